@@ -1,11 +1,10 @@
-import pytest
+from msgspec.structs import replace
 from tests.conformance.records import schedule
 from tests.server.http.fixtures import open_world
 
-from agentvm.errors import NotFound
-from agentvm.model.ids import ContainerId
+from agentvm.model.ids import ContainerId, SessionId
 from agentvm.operations.schedule import ScheduleUpdate
-from agentvm.operations.turn_sources import changed, found, given_changes, name_of
+from agentvm.operations.turn_sources import changed, name_of
 
 
 async def test_what_is_not_there_is_named() -> None:
@@ -18,8 +17,6 @@ async def test_what_is_not_there_is_named() -> None:
         ):
             refused = await world.ask("GET", path, key=world.acme.user)
             assert (refused.status, refused.body["error"]["message"]) == (404, said)
-    with pytest.raises(NotFound, match="There is no trigger t1"):
-        found(None, "trigger", "t1")
 
 
 def test_a_name_is_the_beginning_of_the_message_if_there_is_none() -> None:
@@ -29,10 +26,9 @@ def test_a_name_is_the_beginning_of_the_message_if_there_is_none() -> None:
 
 
 def test_changes_are_those_that_are_given_and_new_sessions_go_on_in_none() -> None:
-    request = ScheduleUpdate(schedule_id=schedule("s", ContainerId("c"), message="m").schedule_id, session_mode="new", name="N")
-    given = given_changes(request, ("name", "message", "session_mode"))
-    assert given == {"name": "N", "session_mode": "new", "session_id": None}
-    off = changed(schedule("s", ContainerId("c"), message="m"), given, False, 9)
-    assert (off.name, off.updated_at, off.disabled_at) == ("N", 9, 9)
-    assert changed(off, {}, None, 10).disabled_at == 9
-    assert changed(off, {}, True, 10).disabled_at is None
+    before = replace(schedule("s", ContainerId("c"), message="m"), session_id=SessionId("s1"))
+    schedule_id = before.schedule_id
+    off = changed(before, ScheduleUpdate(schedule_id=schedule_id, session_mode="new", name="N", enabled=False), 9)
+    assert (off.name, off.message, off.updated_at, off.disabled_at, off.session_id) == ("N", "m", 9, 9, None)
+    assert changed(off, ScheduleUpdate(schedule_id=schedule_id), 10).disabled_at == 9
+    assert changed(off, ScheduleUpdate(schedule_id=schedule_id, enabled=True), 10).disabled_at is None

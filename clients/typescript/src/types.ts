@@ -269,7 +269,7 @@ export interface Commands {
   /** Regenerate an answer. The old one is kept and can be viewed. */
   message_regenerate: { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Run an agent once, without a session to go on with. Its answer comes as events; a turn that waits for somebody keeps its session until it has ended. */
-  run_start: { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; keep?: boolean }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
+  run_start: { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string; keep?: boolean }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
   session_compact: { request: { sessionId: string }; reply: { sessionId: string; summary: Summary } };
   /** List the summaries of a session, the newest first. */
@@ -281,13 +281,13 @@ export interface Commands {
   /** List your own drafts of all sessions, each with its beginning. */
   session_draft_list: { request: { containerId?: string | null; limit?: number }; reply: { drafts: DraftListed[] } };
   /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
-  schedule_create: { request: { agent: string; cron: string; message: string; name?: string | null; containerId?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { schedule: ScheduleView } };
+  schedule_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; cron: string; zone?: string; sessionMode?: "new" | "same"; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number }; reply: { schedule: ScheduleView } };
   /** List schedules, oldest first. */
   schedule_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { schedules: ScheduleView[]; nextCursor?: string } };
   /** Show a schedule. */
   schedule_get: { request: { scheduleId: string }; reply: { schedule: ScheduleView } };
   /** Update, disable or enable a schedule. */
-  schedule_update: { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { schedule: ScheduleView } };
+  schedule_update: { request: { name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null; scheduleId: string; cron?: string | null; zone?: string | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null }; reply: { schedule: ScheduleView } };
   /** Delete a schedule and the list of its runs. Sessions and turns stay. */
   schedule_delete: { request: { scheduleId: string }; reply: {} };
   /** List the last runs of a schedule, and the times at which it did not run, newest first. */
@@ -295,13 +295,13 @@ export interface Commands {
   /** Run a schedule once now, besides its times, as it would run then. */
   schedule_run: { request: { scheduleId: string }; reply: { sessionId: string; turnId: string; isNew: boolean } };
   /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
-  trigger_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: { trigger: TriggerView } };
+  trigger_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; sessionMode?: "new" | "same" | null }; reply: { trigger: TriggerView } };
   /** List triggers, oldest first. */
   trigger_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { triggers: TriggerView[]; nextCursor?: string } };
   /** Show a trigger. */
   trigger_get: { request: { triggerId: string }; reply: { trigger: TriggerView } };
   /** Update, disable or enable a trigger. */
-  trigger_update: { request: { triggerId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: { trigger: TriggerView } };
+  trigger_update: { request: { name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null; triggerId: string }; reply: { trigger: TriggerView } };
   /** Replace the secret of a trigger. The new one is shown once. For 24 hours requests may be signed with either. */
   trigger_rotate: { request: { triggerId: string }; reply: { trigger: TriggerView } };
   /** Delete a trigger and the list of its runs. Sessions and turns stay. */
@@ -659,9 +659,9 @@ export interface HttpOperations {
   /** Regenerate an answer. The old one is kept and can be viewed. */
   "message.regenerate": { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: Spoken };
   /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
-  "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string | null; sessionId?: string | null; thread?: string | null; container?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; output?: OutputFormat | null; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
+  "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string | null; sessionId?: string | null; thread?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
   /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless `keep` is set. */
-  "run.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; agent?: string; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; keep?: boolean; stream?: boolean }; reply: MessageAnswer | Response };
+  "run.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string; keep?: boolean; stream?: boolean }; reply: MessageAnswer | Response };
   /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
   "session.compact": { request: { sessionId: string }; reply: Summary };
   /** List the summaries of a session, the newest first. */
@@ -697,13 +697,13 @@ export interface HttpOperations {
   /** Send a delivery again now, with the same `webhook-id`. */
   "webhook.redeliver": { request: { webhookId: string; number: string }; reply: DeliveryView };
   /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
-  "schedule.create": { request: { agent: string; cron: string; message: string; name?: string | null; container?: string | null; zone?: string; sessionMode?: "new" | "same"; sessionId?: string | null; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: ScheduleView };
+  "schedule.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; cron: string; zone?: string; sessionMode?: "new" | "same"; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number }; reply: ScheduleView };
   /** List schedules, oldest first. */
   "schedule.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: SchedulePage };
   /** Show a schedule. */
   "schedule.get": { request: { scheduleId: string }; reply: ScheduleView };
   /** Update, disable or enable a schedule. */
-  "schedule.update": { request: { scheduleId: string; name?: string | null; message?: string | null; cron?: string | null; zone?: string | null; sessionMode?: "new" | "same" | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null }; reply: ScheduleView };
+  "schedule.update": { request: { scheduleId: string; name?: string | null; message?: string | null; sessionMode?: "new" | "same" | null; onAsk?: "deny" | "wait" | null; budget?: TurnBudget | null; runsPerDay?: number | null; enabled?: boolean | null; cron?: string | null; zone?: string | null; missed?: "all" | "once" | "skip" | null; catchUp?: number | null; catchUpSeconds?: number | null; overlap?: "queue" | "skip" | null; jitterSeconds?: number | null }; reply: ScheduleView };
   /** Delete a schedule and the list of its runs. Sessions and turns stay. */
   "schedule.delete": { request: { scheduleId: string }; reply: NoFields };
   /** List the last runs of a schedule, and the times at which it did not run, newest first. */
@@ -711,7 +711,7 @@ export interface HttpOperations {
   /** Run a schedule once now, besides its times, as it would run then. */
   "schedule.run": { request: { scheduleId: string }; reply: StartedRun };
   /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
-  "trigger.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionMode?: "new" | "same" | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null }; reply: TriggerView };
+  "trigger.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; sessionMode?: "new" | "same" | null }; reply: TriggerView };
   /** List triggers, oldest first. */
   "trigger.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: TriggerPage };
   /** Show a trigger. */
@@ -2463,7 +2463,6 @@ export interface RunPage {
 
 /** A run with what became of its turn; None while that goes on. */
 export interface RunRecord {
-  number: number;
   dueAt: number;
   at: number;
   state: "failed" | "missed" | "skipped" | "started";
@@ -2471,6 +2470,7 @@ export interface RunRecord {
   count?: number;
   sessionId?: string;
   turnId?: string;
+  number: number;
   outcome?: "completed" | "failed" | "interrupted";
 }
 
@@ -2510,20 +2510,12 @@ export interface SchedulePage {
 
 /** A schedule. `nextAt` is its next time, `upcoming` that and the ones after it; none while it is disabled. */
 export interface ScheduleView {
-  scheduleId: string;
   name: string;
   containerId: string;
   imageId: string;
   message: string;
-  cron: string;
-  zone: string;
   sessionMode: "new" | "same";
   sessionId?: string;
-  missed: "all" | "once" | "skip";
-  catchUp: number;
-  catchUpSeconds: number;
-  overlap: "queue" | "skip";
-  jitterSeconds: number;
   onAsk: "deny" | "wait";
   budget?: TurnBudget;
   runsPerDay?: number;
@@ -2532,10 +2524,18 @@ export interface ScheduleView {
   createdBy: string;
   createdAt: number;
   updatedAt: number;
-  nextAt?: number;
-  upcoming?: number[];
   lastAt?: number;
   lastTurnId?: string;
+  scheduleId: string;
+  cron: string;
+  zone: string;
+  missed: "all" | "once" | "skip";
+  catchUp: number;
+  catchUpSeconds: number;
+  overlap: "queue" | "skip";
+  jitterSeconds: number;
+  nextAt?: number;
+  upcoming?: number[];
 }
 
 export interface SecretViewPage {
@@ -2857,7 +2857,6 @@ export interface TriggerPage {
 
 /** A trigger. `secret` signs requests, only in the response that created it. */
 export interface TriggerView {
-  triggerId: string;
   name: string;
   containerId: string;
   imageId: string;
@@ -2874,6 +2873,7 @@ export interface TriggerView {
   updatedAt: number;
   lastAt?: number;
   lastTurnId?: string;
+  triggerId: string;
   path: string;
   secret?: string;
 }

@@ -109,14 +109,7 @@ class DueSchedule(Record):
     schedule: Schedule
 
 
-class SourceRun(Record):
-    """One run of a schedule or trigger, or times at which there was none. `client_key` is that of its turn.
-
-    `next_at` and `wake_at` are what the schedule goes on with; a trigger has neither.
-    """
-
-    source_id: str
-    client_key: str
+class _RunFacts(Record):
     due_at: int
     at: int
     state: RunState
@@ -125,21 +118,24 @@ class SourceRun(Record):
     """Times that this row stands for, if there was no run."""
     session_id: SessionId | None = None
     turn_id: TurnId | None = None
+
+
+class SourceRun(_RunFacts):
+    """One run of a schedule or trigger, or times at which there was none. `client_key` is that of its turn.
+
+    `next_at` and `wake_at` are what the schedule goes on with; a trigger has neither.
+    """
+
+    source_id: str
+    client_key: str
     next_at: int | None = None
     wake_at: int | None = None
 
 
-class RunRecord(Record):
+class RunRecord(_RunFacts):
     """A run with what became of its turn; None while that goes on."""
 
     number: int
-    due_at: int
-    at: int
-    state: RunState
-    reason: str | None = None
-    count: int = 1
-    session_id: SessionId | None = None
-    turn_id: TurnId | None = None
     outcome: TurnOutcome | None = None
 
 

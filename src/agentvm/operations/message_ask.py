@@ -1,7 +1,7 @@
 """Asking over HTTP — send a message and wait for the answer, or receive its events as they happen."""
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from agentvm.model.turn import Turn
 
 operation = OperationGroup("messages")
+
+R_co = TypeVar("R_co", covariant=True)
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 READ = "sessions:read"
 DEFAULT_AGENT = "default"
@@ -65,25 +68,31 @@ class MessageAnswer(Record):
     waits: tuple[WaitId, ...] = ()
 
 
-class MessageAsk(Request[MessageAnswer]):
+class AgentAsk(Request[R_co]):
+    """The common part of asking an agent within a conversation and without one."""
+
+    bound = MESSAGE_BOUND
+    content: UserContent
+    container: str | None = None
+    """The container of a new session; your own if unset, or `default` if you may use all."""
+    options: TurnOptions | None = None
+    output: OutputFormat | None = None
+    """The answer is JSON that fits this schema; else the turn fails with `output_misfit`."""
+
+
+class MessageAsk(AgentAsk[MessageAnswer]):
     """To a session, to `thread`, a name of your own for a conversation, or, without either, to a new session.
 
     A new session is with `agent`: a definition's name, the URI or name of an agent, the id of an image, or `image:` and a
     tag of one; `default` if unset.
     """
 
-    content: UserContent
-    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] | None = None
+    agent: AgentName | None = None
     session_id: SessionId | None = None
     thread: Annotated[str, msgspec.Meta(min_length=1, max_length=EXTERNAL_MAX)] | None = None
-    container: str | None = None
-    """The container of a new session; your own if unset, or `default` if you may use all."""
     client_message_id: ClientKey | None = None
     """Your own name for the message: sending it to the session again begins no second turn, and is answered as the first."""
     on_parked: OnParked = "supersede"
-    options: TurnOptions | None = None
-    output: OutputFormat | None = None
-    """The answer is JSON that fits this schema; else the turn fails with `output_misfit`."""
     stream: bool = False
     """Whether the response is the turn's events, as server-sent events."""
     wait: bool = True
@@ -124,15 +133,21 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
         output=request.output,
     )
     sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, said)
+    turn, cursor = await begun(context, sent)
+    if request.stream:
+        return stream_turn(context, turn, cursor)
+    return await wait_for_answer(context, turn, cursor) if request.wait else _answer_of(turn)
+
+
+async def begun(context: Context, sent: MessageSendReply) -> tuple["Turn", int]:
+    """Releases a turn that was accepted, and returns it with the place where its events begin."""
     context.finish()
     context.after.clear()
     turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
     if turn is None:
         raise NotFound("There is no such turn")
     cursor = await context.vm.runtime.turn_cursor(context.tenant_id, turn) if sent.cursor is None else int(sent.cursor)
-    if request.stream:
-        return stream_turn(context, turn, cursor)
-    return await wait_for_answer(context, turn, cursor) if request.wait else _answer_of(turn)
+    return turn, cursor
 
 
 async def _open(context: Context, request: MessageAsk) -> SessionId:

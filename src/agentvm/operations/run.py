@@ -1,47 +1,47 @@
 """Runs — one call of an agent without a session: the ledger keeps what it cost, and nothing else stays."""
 
-from typing import Annotated
-
-import msgspec
+from typing import Any
 
 from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
-from agentvm.model.ids import SessionId, TurnId
-from agentvm.model.message import UserContent
+from agentvm.model.ids import SessionId
 from agentvm.model.session import UNSTORED, Alias
-from agentvm.model.turn import OutputFormat, TurnOptions
 from agentvm.operations import image_open, message, session_open
 from agentvm.operations.gate import carry_out
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.operations.image_build import ImageReply
 from agentvm.operations.image_open import ImageOpen
 from agentvm.operations.message import MESSAGE_BOUND, MessageSend, MessageSendReply
-from agentvm.operations.message_ask import DEFAULT_AGENT, READ, MessageAnswer, row_of, wait_for_answer
+from agentvm.operations.message_ask import (
+    DEFAULT_AGENT,
+    READ,
+    AgentAsk,
+    AgentName,
+    MessageAnswer,
+    R_co,
+    begun,
+    row_of,
+    wait_for_answer,
+)
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.session_open import SessionOpen, SessionOpenReply
 from agentvm.operations.turn_stream import stream_turn
-from agentvm.protocol.requests import Request
 
 operation = OperationGroup("messages")
 
 _REFUSES = (SessionNotFound, NotFound, AgentBusy, ShuttingDown)
 
 
-class RunStart(Request[MessageSendReply]):
+class _Run(AgentAsk[R_co]):
+    agent: AgentName = DEFAULT_AGENT
+    keep: bool = False
+    """Whether the session is kept, to go on with it."""
+
+
+class RunStart(_Run[MessageSendReply]):
     """`agent` is a definition's name, the URI or name of an agent, the id of an image, or `image:` and a tag of one.
 
     Its session is deleted soon after the turn has ended, unless it is to `keep`.
     """
-
-    bound = MESSAGE_BOUND
-    content: UserContent
-    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] = DEFAULT_AGENT
-    container: str | None = None
-    """The container that the agent runs in; your own if unset, or `default` if you may use all."""
-    options: TurnOptions | None = None
-    output: OutputFormat | None = None
-    """The answer is JSON that fits this schema; else the turn fails with `output_misfit`."""
-    keep: bool = False
-    """Whether the session is kept, to go on with it."""
 
 
 @operation("run.start", needs="agent:use", command=True)
@@ -53,15 +53,9 @@ async def start(context: Context, request: RunStart) -> MessageSendReply:
     return await _start(context, request, listens=True)
 
 
-class RunAsk(Request[MessageAnswer]):
+class RunAsk(_Run[MessageAnswer]):
     """Like `run_start`. With `stream` the response is the turn's events, as server-sent events."""
 
-    content: UserContent
-    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)] = DEFAULT_AGENT
-    container: str | None = None
-    options: TurnOptions | None = None
-    output: OutputFormat | None = None
-    keep: bool = False
     stream: bool = False
 
 
@@ -87,22 +81,16 @@ async def ask(context: Context, request: RunAsk) -> MessageAnswer | HttpReply[St
     `keep` is set.
     """
     context.principal.require(READ)
-    fields = {name: getattr(request, name) for name in RunStart.__struct_fields__}
-    sent = await _start(context, RunStart(**fields), listens=False)
-    context.finish()
-    context.after.clear()
-    turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
-    if turn is None or sent.cursor is None:
-        raise NotFound("There is no such turn")
+    turn, cursor = await begun(context, await _start(context, request, listens=False))
     if request.stream:
-        return stream_turn(context, turn, int(sent.cursor))
-    answer = await wait_for_answer(context, turn, int(sent.cursor))
+        return stream_turn(context, turn, cursor)
+    answer = await wait_for_answer(context, turn, cursor)
     if not request.keep and answer.outcome is not None:
         await context.sessions.delete(turn.session_id)
     return answer
 
 
-async def _start(context: Context, request: RunStart, *, listens: bool) -> MessageSendReply:
+async def _start(context: Context, request: _Run[Any], *, listens: bool) -> MessageSendReply:
     if not request.content:
         raise InvalidInput("content must not be empty")
     named = ImageOpen(agent=request.agent, container_id=request.container)

@@ -6,122 +6,84 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agentvm.errors import AgentVMError, Conflict, ContainerForbidden, ImageNotFound, NotFound, SessionNotFound
-from agentvm.model.base import Record, record_from
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.base import record_from
 from agentvm.model.schedule import (
     CatchUp,
     CatchUpSeconds,
     Cron,
-    DisabledReason,
     JitterSeconds,
-    MessageText,
     MissedPolicy,
-    OnAsk,
     OverlapPolicy,
-    RunsPerDay,
     Schedule,
     ScheduleId,
     SessionMode,
-    SourceName,
     SourceRun,
     Zone,
 )
-from agentvm.model.turn import TurnBudget, TurnOrigin
-from agentvm.operations.numbers import check_text
+from agentvm.model.turn import TurnOrigin
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit
 from agentvm.operations.turn_sources import (
-    Agent,
+    USE,
+    NewSource,
     RunListReply,
     RunReply,
-    changed,
-    found,
-    given_changes,
+    SourceChanges,
+    SourceList,
+    Sources,
+    TurnSourceView,
     made_by,
-    missing,
     name_of,
-    page_of_sources,
     place,
-    runs_of,
 )
 from agentvm.protocol.requests import Reply, Request
 from agentvm.schedules.cron import next_time, parse, times
 from agentvm.schedules.plan import wake_time
 
 if TYPE_CHECKING:
-    from agentvm.storage.sql.schedules import SourceStore
+    pass
 
 operation = OperationGroup("schedules")
 
-USE = "agent:use"
 UPCOMING_MAX = 3
 _ALL, _ONE = "/v1/schedules", "/v1/schedules/{schedule_id}"
 _NAMED = {"container_id": "container"}
-_NOUN = "schedule"
-_CHANGEABLE = (
-    "name", "message", "session_mode", "cron", "zone", "missed", "catch_up", "catch_up_seconds", "overlap", "jitter_seconds",
-    "on_ask", "budget", "runs_per_day",
-)  # fmt: skip
+_TIMING = ("cron", "zone", "missed", "catch_up", "catch_up_seconds", "overlap", "jitter_seconds")
+_SCHEDULES: Sources[Schedule] = Sources("schedule", lambda store, containers: store.schedules(containers))
 
 
-class ScheduleView(Record):
+class ScheduleView(TurnSourceView):
     """A schedule. `nextAt` is its next time, `upcoming` that and the ones after it; none while it is disabled."""
 
     schedule_id: ScheduleId
-    name: str
-    container_id: ContainerId
-    image_id: ImageId
-    message: str
     cron: str
     zone: str
-    session_mode: SessionMode
-    session_id: SessionId | None = None
     missed: MissedPolicy
     catch_up: int
     catch_up_seconds: int
     overlap: OverlapPolicy
     jitter_seconds: int
-    on_ask: OnAsk
-    budget: TurnBudget | None = None
-    runs_per_day: int | None = None
-    enabled: bool
-    disabled_reason: DisabledReason | None = None
-    created_by: str
-    created_at: int
-    updated_at: int
     next_at: int | None = None
     upcoming: tuple[int, ...] = ()
-    last_at: int | None = None
-    last_turn_id: TurnId | None = None
 
 
 class ScheduleReply(Reply):
     schedule: ScheduleView
 
 
-class ScheduleCreate(Request[ScheduleReply]):
+class ScheduleCreate(NewSource[ScheduleReply]):
     """`agent` is the name of a definition, the URI or name of an agent, or the id of an image.
 
     Without a container: your own, or `default` if you may use all containers.
     """
 
-    agent: Agent
     cron: Cron
-    message: MessageText
-    name: SourceName | None = None
-    container_id: str | None = None
     zone: Zone = "UTC"
     session_mode: SessionMode = "same"
-    session_id: SessionId | None = None
-    """An existing session of the agent to go on in, for `same`."""
     missed: MissedPolicy = "once"
     catch_up: CatchUp = 10
     catch_up_seconds: CatchUpSeconds = 3_600
     overlap: OverlapPolicy = "skip"
     jitter_seconds: JitterSeconds = 0
-    on_ask: OnAsk = "deny"
-    budget: TurnBudget | None = None
-    runs_per_day: RunsPerDay | None = None
 
 
 @operation(
@@ -159,12 +121,8 @@ async def create(context: Context, request: ScheduleCreate) -> ScheduleReply:
     return ScheduleReply(schedule=_view(schedule))
 
 
-class ScheduleList(Request["ScheduleListReply"]):
+class ScheduleList(SourceList["ScheduleListReply"]):
     """Schedules of a container, or of all that you may use. `cursor` is the `nextCursor` of the previous page."""
-
-    container_id: str | None = None
-    cursor: str | None = None
-    limit: Limit = 100
 
 
 class ScheduleListReply(Reply):
@@ -181,8 +139,7 @@ class ScheduleListReply(Reply):
 )
 async def list_all(context: Context, request: ScheduleList) -> ScheduleListReply:
     """List schedules, oldest first."""
-    store = context.store.schedules(await context.sessions.containers(request.container_id))
-    page = await page_of_sources(store, request.cursor, request.limit)
+    page = await _SCHEDULES.page(context, request)
     return ScheduleListReply(schedules=tuple(map(_view, page.items)), next_cursor=page.next_cursor)
 
 
@@ -193,27 +150,20 @@ class ScheduleGet(Request[ScheduleReply]):
 @operation("schedule.get", needs=USE, command=True, http=Http("GET", _ONE, result="schedule", names=(None, "Schedule")))
 async def get(context: Context, request: ScheduleGet) -> ScheduleReply:
     """Show a schedule."""
-    return ScheduleReply(schedule=_view(await _find(context, request.schedule_id)))
+    return ScheduleReply(schedule=_view(await _SCHEDULES.get(context, request.schedule_id)))
 
 
-class ScheduleUpdate(Request[ScheduleReply]):
+class ScheduleUpdate(SourceChanges[ScheduleReply]):
     """Members that are absent stay as they are. `enabled` of true resumes a schedule from now on."""
 
     schedule_id: ScheduleId
-    name: SourceName | None = None
-    message: MessageText | None = None
     cron: Cron | None = None
     zone: Zone | None = None
-    session_mode: SessionMode | None = None
     missed: MissedPolicy | None = None
     catch_up: CatchUp | None = None
     catch_up_seconds: CatchUpSeconds | None = None
     overlap: OverlapPolicy | None = None
     jitter_seconds: JitterSeconds | None = None
-    on_ask: OnAsk | None = None
-    budget: TurnBudget | None = None
-    runs_per_day: RunsPerDay | None = None
-    enabled: bool | None = None
 
 
 @operation(
@@ -225,19 +175,17 @@ class ScheduleUpdate(Request[ScheduleReply]):
 )
 async def update(context: Context, request: ScheduleUpdate) -> ScheduleReply:
     """Update, disable or enable a schedule."""
-    before, now = await _find(context, request.schedule_id), context.vm.clock()
+    before, now = await _SCHEDULES.get(context, request.schedule_id), context.vm.clock()
     cron = parse(request.cron or before.cron, request.zone or before.zone)
-    if request.name is not None:
-        check_text(request.name, "name")
+    own = {name: value for name in _TIMING if (value := getattr(request, name)) is not None}
+    own |= {"cron": cron} if request.cron is not None else {}
 
-    def modify(schedule: Schedule) -> Schedule:
-        given = given_changes(request, _CHANGEABLE)
-        given |= {"cron": cron} if request.cron is not None else {}
-        after = changed(schedule, given, request.enabled, now)
+    def retime(schedule: Schedule) -> Schedule:
+        after = replace(schedule, **own)
         is_retimed = any(getattr(after, name) != getattr(schedule, name) for name in ("cron", "zone", "jitter_seconds"))
         return timed(after, now) if is_retimed or request.enabled is not None else after
 
-    schedule = found(await (await _store(context)).change(request.schedule_id, modify), _NOUN, request.schedule_id)
+    schedule = await _SCHEDULES.update(context, request.schedule_id, request, retime)
     context.vm.schedules.wake()
     return ScheduleReply(schedule=_view(schedule))
 
@@ -249,9 +197,7 @@ class ScheduleDelete(Request[Reply]):
 @operation("schedule.delete", needs=USE, command=True, audit="schedule.delete", http=Http("DELETE", _ONE))
 async def delete(context: Context, request: ScheduleDelete) -> Reply:
     """Delete a schedule and the list of its runs. Sessions and turns stay."""
-    if not await (await _store(context)).remove(request.schedule_id):
-        raise missing(_NOUN, request.schedule_id)
-    return Reply()
+    return await _SCHEDULES.delete(context, request.schedule_id)
 
 
 class ScheduleRuns(Request[RunListReply]):
@@ -261,7 +207,7 @@ class ScheduleRuns(Request[RunListReply]):
 @operation("schedule.runs", needs=USE, command=True, http=Http("GET", f"{_ONE}/runs", items="runs", names=(None, "RunPage")))
 async def list_runs(context: Context, request: ScheduleRuns) -> RunListReply:
     """List the last runs of a schedule, and the times at which it did not run, newest first."""
-    return await runs_of(await _store(context), _NOUN, request.schedule_id)
+    return await _SCHEDULES.runs(context, request.schedule_id)
 
 
 class ScheduleRunNow(Request[RunReply]):
@@ -278,7 +224,7 @@ class ScheduleRunNow(Request[RunReply]):
 )
 async def run_now(context: Context, request: ScheduleRunNow) -> RunReply:
     """Run a schedule once now, besides its times, as it would run then."""
-    schedule, now = await _find(context, request.schedule_id), context.vm.clock()
+    schedule, now = await _SCHEDULES.get(context, request.schedule_id), context.vm.clock()
     key = f"sched:{schedule.schedule_id}:{context.vm.new_id('run')}"
     run = SourceRun(source_id=schedule.schedule_id, client_key=key, due_at=now, at=now, state="started")
     origin = TurnOrigin(kind="schedule", id=schedule.schedule_id, unattended=schedule.on_ask == "deny", budget=schedule.budget)
@@ -295,14 +241,6 @@ def timed(schedule: Schedule, now: int) -> Schedule:
         return replace(schedule, next_at=None, wake_at=None)
     next_at = next_time(schedule.cron, schedule.zone, now)
     return replace(schedule, next_at=next_at, wake_at=wake_time(schedule, next_at))
-
-
-async def _store(context: Context) -> "SourceStore[Schedule]":
-    return context.store.schedules(await context.sessions.containers())
-
-
-async def _find(context: Context, schedule_id: ScheduleId) -> Schedule:
-    return found(await (await _store(context)).get(schedule_id), _NOUN, schedule_id)
 
 
 def _view(schedule: Schedule) -> ScheduleView:

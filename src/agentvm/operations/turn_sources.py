@@ -1,24 +1,98 @@
 """Turn sources — schedules and triggers have much in common: both send an agent a message, and list what came of it."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from agentvm.errors import InvalidInput, NotFound, SessionNotFound
+from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
-from agentvm.model.schedule import RunRecord, SessionMode, TurnSource
+from agentvm.model.schedule import (
+    DisabledReason,
+    MessageText,
+    OnAsk,
+    RunRecord,
+    RunsPerDay,
+    SessionMode,
+    SourceName,
+    TurnSource,
+)
+from agentvm.model.turn import TurnBudget
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context
 from agentvm.operations.pages import Limit, Page, number_of, paged
-from agentvm.protocol.requests import Reply
+from agentvm.protocol.requests import Reply, Request
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.schedules import SourceStore
+    from agentvm.storage.sql.store import TenantStore
 
 S = TypeVar("S", bound=TurnSource)
+R_co = TypeVar("R_co", covariant=True)
 Agent = Annotated[str, Meta(min_length=1, max_length=512)]
+Modify = Callable[[S], S]
+
+USE = "agent:use"
+
+
+class TurnSourceView(Record):
+    """The common part of a schedule and a trigger as clients see them."""
+
+    name: str
+    container_id: ContainerId
+    image_id: ImageId
+    message: str
+    session_mode: SessionMode
+    session_id: SessionId | None = None
+    on_ask: OnAsk
+    budget: TurnBudget | None = None
+    runs_per_day: int | None = None
+    enabled: bool
+    disabled_reason: DisabledReason | None = None
+    created_by: str
+    created_at: int
+    updated_at: int
+    last_at: int | None = None
+    last_turn_id: TurnId | None = None
+
+
+class NewSource(Request[R_co]):
+    """`agent` is the name of a definition, the URI or name of an agent, or the id of an image.
+
+    Without a container: your own, or `default` if you may use all containers.
+    """
+
+    agent: Agent
+    message: MessageText
+    name: SourceName | None = None
+    container_id: str | None = None
+    session_id: SessionId | None = None
+    """An existing session of the agent to go on in, for `same`."""
+    on_ask: OnAsk = "deny"
+    budget: TurnBudget | None = None
+    runs_per_day: RunsPerDay | None = None
+
+
+class SourceChanges(Request[R_co]):
+    """Members that are absent stay as they are."""
+
+    name: SourceName | None = None
+    message: MessageText | None = None
+    session_mode: SessionMode | None = None
+    on_ask: OnAsk | None = None
+    budget: TurnBudget | None = None
+    runs_per_day: RunsPerDay | None = None
+    enabled: bool | None = None
+
+
+class SourceList(Request[R_co]):
+    """A list of a container, or of all that you may use. `cursor` is the `nextCursor` of the previous page."""
+
+    container_id: str | None = None
+    cursor: str | None = None
+    limit: Limit = 100
 
 
 class RunListReply(Reply):
@@ -33,28 +107,62 @@ class RunReply(Reply):
     is_new: bool
 
 
-def found(source: S | None, noun: str, source_id: str) -> S:
-    """Returns a schedule or trigger that is there; `NotFound` names one that is not."""
-    if source is None:
-        raise missing(noun, source_id)
-    return source
+class Sources(Generic[S]):
+    """The schedules, or the triggers, within reach of a request."""
 
+    def __init__(self, noun: str, open_store: "Callable[[TenantStore, Sequence[ContainerId] | None], SourceStore[S]]") -> None:
+        self._noun, self._open_store = noun, open_store
 
-def missing(noun: str, source_id: str) -> NotFound:
-    return NotFound(f"There is no {noun} {source_id}")
+    async def store(self, context: Context, named: str | None = None) -> "SourceStore[S]":
+        """Returns the store of a container, or of all within reach."""
+        return self._open_store(context.store, await context.sessions.containers(named))
 
+    async def get(self, context: Context, source_id: str) -> S:
+        """Returns one; `NotFound` if it is not there."""
+        return self._found(await (await self.store(context)).get(source_id), source_id)
 
-async def page_of_sources(store: "SourceStore[S]", cursor: str | None, limit: Limit) -> Page[S]:
-    """Returns a page of schedules or triggers, oldest first."""
-    there = await store.list(after=number_of(cursor) or 0, limit=limit + 1)
-    page = paged(there, limit, lambda index: str(there[index][0]))
-    return Page(items=[source for _, source in page.items], next_cursor=page.next_cursor)
+    async def page(self, context: Context, request: SourceList[Any]) -> Page[S]:
+        """Returns a page of them, oldest first."""
+        store = await self.store(context, request.container_id)
+        there = await store.list(after=number_of(request.cursor) or 0, limit=request.limit + 1)
+        page = paged(there, request.limit, lambda index: str(there[index][0]))
+        return Page(items=[source for _, source in page.items], next_cursor=page.next_cursor)
 
+    async def change(self, context: Context, source_id: str, modify: Modify[S]) -> S:
+        """Changes one as it is at that moment."""
+        return self._found(await (await self.store(context)).change(source_id, modify), source_id)
 
-async def runs_of(store: "SourceStore[S]", noun: str, source_id: str) -> RunListReply:
-    """Returns the last runs of a schedule or trigger, newest first."""
-    found(await store.get(source_id), noun, source_id)
-    return RunListReply(runs=await store.runs(source_id))
+    async def update(self, context: Context, source_id: str, request: SourceChanges[Any], more: Modify[S] | None = None) -> S:
+        """Changes what a request names, enabled or not; `more` is done to the result."""
+        now = context.vm.clock()
+        if request.name is not None:
+            check_text(request.name, "name")
+
+        def modify(source: S) -> S:
+            after = changed(source, request, now)
+            return after if more is None else more(after)
+
+        return await self.change(context, source_id, modify)
+
+    async def delete(self, context: Context, source_id: str) -> Reply:
+        """Deletes one with the list of its runs."""
+        if not await (await self.store(context)).remove(source_id):
+            raise self._missing(source_id)
+        return Reply()
+
+    async def runs(self, context: Context, source_id: str) -> RunListReply:
+        """Returns the last runs of one, newest first."""
+        store = await self.store(context)
+        self._found(await store.get(source_id), source_id)
+        return RunListReply(runs=await store.runs(source_id))
+
+    def _found(self, source: S | None, source_id: str) -> S:
+        if source is None:
+            raise self._missing(source_id)
+        return source
+
+    def _missing(self, source_id: str) -> NotFound:
+        return NotFound(f"There is no {self._noun} {source_id}")
 
 
 async def place(
@@ -95,15 +203,12 @@ def made_by(context: Context, now: int) -> dict[str, object]:
     }
 
 
-def given_changes(request: object, names: Sequence[str]) -> dict[str, object]:
-    """Returns the members of a request that change something. A run in new sessions goes on in none."""
-    given = {name: value for name in names if (value := getattr(request, name)) is not None}
-    return {**given, "session_id": None} if given.get("session_mode") == "new" else given
-
-
-def changed(source: S, given: Mapping[str, object], enabled: bool | None, now: int) -> S:
-    """Returns a schedule or trigger with changes, enabled or not."""
+def changed(source: S, request: SourceChanges[Any], now: int) -> S:
+    """Returns a schedule or trigger with the members that a request names. A run in new sessions goes on in none."""
+    fields = set(SourceChanges.__struct_fields__) - {"enabled"}
+    given = {name: value for name in fields if (value := getattr(request, name)) is not None}
+    given |= {"session_id": None} if given.get("session_mode") == "new" else {}
     source = replace(source, **given, updated_at=now)
-    if enabled is None:
+    if request.enabled is None:
         return source
-    return replace(source, disabled_at=None if enabled else source.disabled_at or now, disabled_reason=None)
+    return replace(source, disabled_at=None if request.enabled else source.disabled_at or now, disabled_reason=None)

@@ -25,7 +25,7 @@ RUNS_MAX = 50
 T = TypeVar("T", bound=TurnSource)
 
 _SCHEDULE, _TRIGGER = Columns(Schedule), Columns(Trigger)
-_RUN = Columns(SourceRun, without=("next_at", "wake_at"))
+_RUN, _PAST_RUN = Columns(SourceRun, without=("next_at", "wake_at")), Columns(RunRecord)
 _LIVES = is_living("s")
 _DUE = f"""
 SELECT s.tenant_id, {_SCHEDULE.select("s.")} FROM schedules AS s WHERE s.wake_at <= ? AND {_LIVES} ORDER BY s.wake_at LIMIT ?
@@ -51,9 +51,9 @@ DELETE FROM runs WHERE source_id = ?1 AND position <= (
     SELECT position FROM runs WHERE source_id = ?1 ORDER BY position DESC LIMIT 1 OFFSET {RUNS_MAX}
 )
 """
-_RUNS = """
-SELECT r.position, r.due_at, r.at, r.state, r.reason, r.count, r.session_id, r.turn_id,
-       (SELECT t.outcome FROM turns AS t WHERE t.turn_id = r.turn_id)
+_OUTCOME = "(SELECT t.outcome FROM turns AS t WHERE t.turn_id = r.turn_id)"
+_RUNS = f"""
+SELECT {_PAST_RUN.select("r.", number="r.position", outcome=_OUTCOME)}
 FROM runs AS r WHERE r.tenant_id = ? AND r.source_id = ? ORDER BY r.position DESC LIMIT ?
 """
 _DROP_ALL_RUNS = "DELETE FROM runs WHERE tenant_id = ? AND source_id = ?"
@@ -131,7 +131,7 @@ class SourceStore(TenantScope, Generic[T]):
 
     async def runs(self, source_id: str, limit: int = RUNS_MAX) -> tuple[RunRecord, ...]:
         """Returns the newest runs of one that was found."""
-        return await self._all(_past_run, _RUNS, (self._tenant_id, source_id, limit))
+        return await self._all(_PAST_RUN.decode, _RUNS, (self._tenant_id, source_id, limit))
 
     async def find_run(self, source_id: str, client_key: str) -> SourceRun | None:
         """Returns the run of that key, if it is among those that are kept."""
@@ -223,18 +223,3 @@ def write_run(connection: Connection, scope: tuple[TenantId, ContainerId], run: 
 
 def _due(row: Sequence[Any]) -> DueSchedule:
     return DueSchedule(tenant_id=TenantId(row[0]), schedule=_SCHEDULE.decode(row[1:]))
-
-
-def _past_run(row: Sequence[Any]) -> RunRecord:
-    number, due_at, at, state, reason, count, session_id, turn_id, outcome = row
-    return RunRecord(
-        number=number,
-        due_at=due_at,
-        at=at,
-        state=state,
-        reason=reason,
-        count=count,
-        session_id=session_id,
-        turn_id=turn_id,
-        outcome=outcome,
-    )
