@@ -214,6 +214,10 @@ async def check_a_user_takes_what_is_theirs_alone(store: Store) -> None:
     for user_id, container_id in ((ALICE, HOME), (ALICE, OTHER), (BOB, OTHER)):
         await accounts.users.bind(user_id, container_id)
     await accounts.keys.add(key(ALICE), b"digest")
+    schedules = store.tenant(ACME).schedules(None)
+    await schedules.add(schedule("of-alice", OTHER, message="m", user_id=ALICE))
+    ran = SourceRun(source_id="of-alice", client_key="k", due_at=1, at=1, state="skipped")
+    await store.due_schedules.pass_over([(ACME, OTHER, ran)])
     assert await accounts.users.alone_in(ALICE) == ("own", HOME)
     weighed = await store.erasing.weigh(ACME, user_id=ALICE)
     assert weighed is not None
@@ -225,6 +229,7 @@ async def check_a_user_takes_what_is_theirs_alone(store: Store) -> None:
     assert await store.tenant(ACME).list_containers() == (OTHER,)
     assert await store.tenant(ACME).take_reader(f"{ALICE}:tab") == {}
     assert await store.erasing.weigh(ACME, user_id=ALICE) is None
+    assert (await schedules.get("of-alice"), await schedules.runs("of-alice")) == (None, ())
     # What was said where others are is theirs as well.
     assert len((await store.tenant(ACME).sessions(None).search(MessageSearch(text="secret", now=9))).items) == 2
 
