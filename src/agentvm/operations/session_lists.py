@@ -45,7 +45,7 @@ async def list_of_image(context: Context, request: SessionList) -> SessionListRe
 
 
 class SessionBrowseReply(Reply):
-    """`total` counts all pages."""
+    """`total` counts all pages, up to 10,000 sessions."""
 
     sessions: tuple[SessionRecord, ...]
     total: int

@@ -68,7 +68,7 @@ class Listed:
 class SessionPage:
     items: tuple[Listed, ...]
     total: int
-    """The number of items on all pages."""
+    """The number of items on all pages; at most 10,000 are counted."""
     next: str | None
 
 

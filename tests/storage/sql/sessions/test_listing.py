@@ -3,16 +3,19 @@
 from dataclasses import dataclass, field
 
 import anyio
+import apsw
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.conformance.records import SESSION, image, session
 from tests.conformance.sessions import mine, said
-from tests.conformance.store import settle
+from tests.conformance.store import ACME, settle
 from tests.support.examples import examples
 
 from agentvm.model.ids import SessionId
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import SessionQuery
+from agentvm.storage.sql.sessions import listing
 from agentvm.storage.sql.store import Store
 
 acts = st.tuples(
@@ -129,3 +132,32 @@ def test_what_does_not_move_while_pages_are_read_is_on_exactly_one(
                 assert found.count(name) == 1, name
 
     anyio.run(run)
+
+
+async def test_a_page_of_a_whole_tenant_visits_no_more_sessions_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+
+    def watch(connection: apsw.Connection) -> None:
+        connection.trace_v2(
+            apsw.SQLITE_TRACE_PROFILE,
+            lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
+        )
+
+    async def count(store: Store) -> int:
+        steps.clear()
+        first = await store.tenant(ACME).sessions(None).list(SessionQuery(limit=5))
+        await store.tenant(ACME).sessions(None).list(SessionQuery(limit=5, after=first.next))
+        assert first.total == 10
+        return sum(steps)
+
+    monkeypatch.setattr(listing, "TOTAL_MAX", 10)
+    monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
+    async with open_store(None) as store:
+        await settle(store, image())
+        home = await settle(store)
+        counted = []
+        for number in range(60):
+            await home.add_session(session(f"more{number}", now=number))
+            if number in (19, 59):
+                counted.append(await count(store))
+        assert counted[1] <= counted[0] + 50

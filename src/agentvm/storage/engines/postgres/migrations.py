@@ -1,6 +1,7 @@
 """Migrations — brings a PostgreSQL database to the schema this AgentVM knows.
 
-The files `schema/NNNN_<what>.sql` have the numbers of SQLite's; the first creates the schema of its number. The table
+The files `schema/NNNN_<what>.sql` have the numbers of SQLite's, in the same order; the first creates the schema of its number,
+and each of the others the next. The table
 `agentvm_schema` counts those that were applied, `agentvm_server_key` knows the server key that the database belongs to. Each
 migration runs in one transaction together with its count, and nodes that start together wait for each other.
 """
@@ -23,7 +24,7 @@ def load_migrations() -> tuple[tuple[int, str], ...]:
     """The number and the SQL of every migration, in order."""
     folder = resources.files("agentvm.storage.engines.postgres") / "schema"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return tuple((int(file.name.partition("_")[0]), file.read_text("utf-8")) for file in files)
+    return tuple(enumerate((file.read_text("utf-8") for file in files), start=int(files[0].name.partition("_")[0])))
 
 
 def migrate(raw: Raw, migrations: tuple[tuple[int, str], ...]) -> None:

@@ -18,6 +18,8 @@ from agentvm.storage.sql.records import narrow
 from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_here, is_rooted
 
 UNREAD_MAX = 1_000
+TOTAL_MAX = 10_000
+"""Sessions that are counted for a list: a tenant may have a million of them, and a page must not visit them all."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -30,14 +32,25 @@ SELECT {SESSION_COLUMNS}, s.answers - coalesce({_MARK}, 0), {_LAST}, s.is_pinned
        s.session_key
 FROM sessions AS s
 """
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM sessions AS s WHERE {where} LIMIT :most) AS counted"
 
 
 def scope(
-    tenant_id: TenantId, containers: Sequence[ContainerId] | None, values: dict[str, Any], *, deleted: bool = False
+    tenant_id: TenantId,
+    containers: Sequence[ContainerId] | None,
+    values: dict[str, Any],
+    *,
+    deleted: bool = False,
+    listed: bool = False,
 ) -> str:
-    """The first condition of every query here: the tenant, its containers, and deleted sessions or the others."""
+    """The first condition of every query here: the tenant, its containers, and deleted sessions or the others.
+
+    `listed` leaves out the sessions of sub-agents.
+    """
     values["tenant"] = tenant_id
-    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')} AND {is_rooted('s')}"
+    # Of a session that is listed nobody has to look for the one that it works for.
+    rooted = IS_LISTED if listed else is_rooted("s")
+    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')} AND {rooted}"
     if containers is None:
         return whose
     if len(containers) == 1:
@@ -55,10 +68,10 @@ def list_sessions(
     reader: SessionReader,
 ) -> SessionPage:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": query.limit + 1}
-    whose = scope(tenant_id, containers, values, deleted=query.deleted_after is not None)
-    where = f"{whose} AND {IS_LISTED}{_narrow(query, values)}"
+    whose = scope(tenant_id, containers, values, deleted=query.deleted_after is not None, listed=True)
+    where = f"{whose}{_narrow(query, values)}"
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
-    total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
+    total = connection.fetch(_COUNT.format(where=where), counted | {"most": TOTAL_MAX})[0][0]
     if query.after is not None:
         values["is_pinned"], values["active_at"], values["key"] = read_place(query.after, tuple[int, int, int])
         where += " AND (s.is_pinned, s.active_at, s.session_key) < (:is_pinned, :active_at, :key)"

@@ -16,7 +16,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.search_index import SearchPiece, Weighed
 from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import archived, scope
@@ -102,8 +102,8 @@ def _hits(
 ) -> list[Weighed]:
     values: dict[str, Any] = {"most": RANKED_MAX + 1, "now": now, "month": float(MONTH_MS)}
     # The words say whose they are; the rows are asked again, because they decide.
-    whose = scope(tenant_id, containers, values)
-    where = f"{whose} AND {IS_LISTED} AND NOT ({HIDDEN_HIT}){_narrow(search, values)}"
+    whose = scope(tenant_id, containers, values, listed=True)
+    where = f"{whose} AND NOT ({HIDDEN_HIT}){_narrow(search, values)}"
     keys = [key_of(tenant_id, container_id) for container_id in containers]
     return connection.search.find_messages(pieces, keys, where, values)
 

@@ -10,7 +10,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import FoundTitle, MessageSearch
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.sessions.listing import archived, scope
 from agentvm.storage.sql.sessions.snippet import snippet
@@ -19,7 +19,16 @@ from agentvm.storage.sql.words import terms
 TITLES_MAX = 5_000
 """Titles that one search looks at: cutting a Chinese one into words takes some 20 microseconds of a reader's time."""
 
-_TITLES = "SELECT s.session_key, s.title FROM sessions AS s WHERE {where} ORDER BY s.active_at DESC LIMIT :most"
+# By the index of lists, in which pinned sessions come first.
+_SOME = "SELECT s.session_key, s.title, s.active_at FROM sessions AS s WHERE {where} AND s.is_pinned = {pinned} "
+_ORDER = "ORDER BY active_at DESC LIMIT :most"
+_TITLES = f"""
+SELECT session_key, title FROM (
+    SELECT * FROM ({_SOME.format(where="{where}", pinned=1)}{_ORDER}) AS pinned
+    UNION ALL
+    SELECT * FROM ({_SOME.format(where="{where}", pinned=0)}{_ORDER}) AS others
+) AS latest {_ORDER}
+"""
 _SESSION = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 
@@ -34,7 +43,8 @@ def search_titles(
     if search.role is not None or search.tool is not None:
         return ()
     values: dict[str, Any] = {"most": TITLES_MAX}
-    where = f"{scope(tenant_id, containers, values)} AND s.title IS NOT NULL AND {IS_LISTED}{_narrow(search, values)}"
+    whose = scope(tenant_id, containers, values, listed=True)
+    where = f"{whose} AND s.title IS NOT NULL{_narrow(search, values)}"
     rows = connection.fetch(_TITLES.format(where=where), values)
     return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, search.limit))
 

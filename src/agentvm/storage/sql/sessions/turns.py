@@ -9,7 +9,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import IS_LISTED, TURN_COLUMNS, decode_turn, is_here
+from agentvm.storage.sql.rows import TURN_COLUMNS, decode_turn, is_here
 from agentvm.storage.sql.sessions.listing import scope
 
 # Only sessions in which something was said since then are looked at: a turn begins with something that is said.
@@ -37,9 +37,8 @@ def list_turns(
         ("until", "t.accepted_at < :until", query.until),
         ("outcome", _OUTCOMES.get(query.outcome, "t.outcome = :outcome"), query.outcome),
     )
-    where = f"{scope(tenant_id, containers, values)} AND {is_here('t')}{narrow(conditions, values)}"
-    if query.session_id is None:
-        where += f" AND {IS_LISTED}"
+    whose = scope(tenant_id, containers, values, listed=query.session_id is None)
+    where = f"{whose} AND {is_here('t')}{narrow(conditions, values)}"
     if query.after is not None:
         # All pages have the same now, or those that run would come again.
         values["now"], values["rank"], values["position"] = read_place(query.after, tuple[int, int, int])

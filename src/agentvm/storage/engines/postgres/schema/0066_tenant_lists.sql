@@ -1,0 +1,6 @@
+-- Lists of a whole tenant: without it a page of them sorts all sessions.
+CREATE INDEX sessions_of_tenants ON sessions (tenant_id, is_pinned, active_at, session_key) WHERE deleted_at IS NULL;
+
+-- In the order of pages. SQLite ends every index with the position anyway.
+DROP INDEX containers_by_age;
+CREATE INDEX containers_by_age ON containers (tenant_id, created_at, position);
