@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from agentvm.cluster.mailbox import OPERATION, Mailbox
-from agentvm.errors.cluster import NodeSilent
+from agentvm.errors.cluster import NodeFenced, NodeSilent
 from agentvm.vm import AgentVM
 
 
@@ -29,6 +29,22 @@ async def test_each_question_is_answered_once_and_what_follows_comes_after_the_a
         assert await box(a).ask(b.store.node_id, b"one") == b"ONE"
         assert await box(a).ask(b.store.node_id, b"two") == b"TWO"
     assert served == done == [b"one", b"two"]
+
+
+async def test_an_answer_counts_although_its_row_cannot_be_dropped(
+    nodes: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(body: bytes) -> tuple[bytes, object]:
+        return body.upper(), lambda: None
+
+    async def refuse(row: int) -> None:
+        raise NodeFenced("This node was declared dead")
+
+    a, b = nodes
+    box(b).serving[OPERATION] = serve  # type: ignore[assignment]
+    monkeypatch.setattr(box(a)._asks, "drop", refuse)
+    with anyio.fail_after(60):
+        assert await box(a).ask(b.store.node_id, b"one") == b"ONE"
 
 
 async def test_a_node_that_has_ended_is_not_waited_for(nodes: tuple[AgentVM, AgentVM]) -> None:

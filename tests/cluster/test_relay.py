@@ -1,9 +1,14 @@
 """Whoever listens on one node hears what another node does, in order and without gaps, whenever they come."""
 
+from typing import Any
+
 import anyio
+import pytest
 from tests.cluster.conftest import Gate
 from tests.cluster.talking import Talker
+from tests.faults.process import until
 
+from agentvm.storage.base import Committed
 from agentvm.vm import AgentVM
 
 
@@ -58,3 +63,34 @@ async def test_nodes_take_turns_in_one_session_and_each_goes_on_where_the_other_
     with anyio.fail_after(60):
         messages = await store.container(a.peer.workspace.container_id("home")).list_messages(session_id)  # type: ignore[arg-type]
     assert len(messages) == 12
+
+
+async def test_who_has_heard_more_elsewhere_waits_for_the_commit_whose_outcome_this_node_does_not_know(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, talker = nodes[0], Talker(nodes[0])
+    image_id, _ = await talker.create()
+    await talker.send(image_id, "hold it")
+    await talker.until("text_delta")
+    (log,) = node.runtime.journal.claimed()
+    commit, unknown = node.store.commit, anyio.Event()
+
+    async def commit_late(*args: Any, **rest: Any) -> Committed:
+        committed = await commit(*args, **rest)
+        # Others read it by now.
+        await unknown.wait()
+        return committed
+
+    monkeypatch.setattr(node.store, "commit", commit_late)
+    gate.opened.set()
+    with anyio.fail_after(60):
+        await until(lambda: log.head > log.committed)
+        assert node.runtime.replay.mirror is not None
+        async with anyio.create_task_group() as tasks:
+            after = log.committed + 1
+            tasks.start_soon(node.runtime.replay.mirror, log.tenant_id, log.container_id, log.session_id, after)
+            await anyio.wait_all_tasks_blocked()
+            assert log.committed < after
+            unknown.set()
+        assert log.committed >= after
+    await talker.until("turn_response")

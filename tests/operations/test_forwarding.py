@@ -6,6 +6,7 @@ from tests.cluster.conftest import Gate, gate, nodes, open_node
 from tests.cluster.talking import Talker
 
 from agentvm.errors import AgentBusy
+from agentvm.errors.cluster import NodeSilent
 from agentvm.model.ids import ImageId, SessionId, TurnId
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.forwarding import FORWARDED
@@ -34,6 +35,35 @@ async def test_a_message_waits_behind_a_turn_that_runs_on_another_node(
     turn = await nodes[1].store.tenant(b.peer.tenant_id).find_turn(TurnId(str(sent.turn_id)))
     assert turn is not None
     assert turn.outcome == "completed"
+
+
+async def test_a_message_without_a_key_is_not_sent_again_when_its_node_falls_silent_and_one_with_a_key_is(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, _ = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    assert nodes[1].mailbox is not None
+    ask, asked = nodes[1].mailbox.ask, list[int]()
+
+    async def lose_the_first_answer(node_id: int, body: bytes) -> bytes:
+        asked.append(node_id)
+        answer = await ask(node_id, body)
+        if len(asked) == 1:
+            raise NodeSilent("It has accepted the message, and ended")
+        return answer
+
+    monkeypatch.setattr(nodes[1].mailbox, "ask", lose_the_first_answer)
+    with pytest.raises(NodeSilent, match="may have accepted the message"):
+        await b.send(image_id, "and then")
+    assert len(asked) == 1
+    asked.clear()
+    sent = await b.send(image_id, "at last", client_message_id="k1")
+    gate.opened.set()
+    heard = [event for event in await a.until("turn_response", 3) if event["type"] == "user_message"]
+    assert [event["data"]["content"] for event in heard] == ["hold it", "and then", "at last"]
+    assert heard[-1]["context"]["turnId"] == sent.turn_id
 
 
 async def test_a_turn_is_stopped_from_another_node(nodes: tuple[AgentVM, AgentVM]) -> None:

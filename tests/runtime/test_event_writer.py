@@ -52,8 +52,11 @@ async def test_an_end_that_is_owed_is_void_once_another_node_has_gone_on_with_th
         at = structs.replace(agent.writer._scope, turn_id=TurnId("t1"))
         agent.writer.owed.append(((told,), at))
         moved[0] = True
+        (await agent.writer.log()).open_turns[TurnId("t1")] = None
         await agent.writer.pay()
         assert agent.writer.owed == []
+        # Nor does it keep the session here.
+        assert (await agent.writer.log()).open_turns == {}
         moved[0] = False
         # Nor does the refusal meet what is said of the turn when it comes back to this node.
         await agent.writer.emit((told,), at)

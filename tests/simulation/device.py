@@ -179,7 +179,8 @@ class Device:
         images = self.user.images
         if isinstance(about, Sent):
             if reply.error is not None:
-                about.refused += 1
+                # Of a node that has ended nobody knows whether it has accepted the message.
+                about.refused += reply.error_code != "node_silent"
             elif reply.message_id is not None and reply.turn_id is not None:
                 about.acked.add((reply.message_id, reply.turn_id))
             else:

@@ -151,7 +151,7 @@ class Process:
 
     def connect(self, socket: Socket) -> bool:
         """False when nobody listens."""
-        if self.runtime is None or self._tasks is None:
+        if self.runtime is None or self._tasks is None or self._tasks.cancel_scope.cancel_called:
             return False
         self._sockets[socket] = None
         self.context.run(self._tasks.start_soon, self._serve, socket)
@@ -175,6 +175,7 @@ class Process:
             # It could not be started on this disk; the operator tries again.
             self._alive = False
         finally:
+            self._tasks = None
             self.up.set()
             self.over.set()
 

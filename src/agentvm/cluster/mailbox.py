@@ -120,11 +120,18 @@ class Mailbox:
         finally:
             del self._awaited[question.name]
             if awaited.row is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._asks.drop(awaited.row)
+                await self._drop(awaited.row)
         if awaited.body is None:
             raise NodeSilent(f"Node {node_id} does not answer; try again in a few seconds")
         return awaited.body
+
+    async def _drop(self, row: int) -> None:
+        """A row that stays is tidied up later: whether it can be dropped now says nothing of what was answered."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._asks.drop(row)
+            except AgentVMError as error:
+                logger.info("question_not_dropped", code=error.code, error=str(error))
 
     async def _ask_on_bus(self, node_id: int, question: NodeQuestion, awaited: _Awaited) -> bool:
         hearing = self._hearing
@@ -139,7 +146,7 @@ class Mailbox:
     async def _ask_by_row(self, node_id: int, question: NodeQuestion, awaited: _Awaited) -> None:
         awaited.row = await self._asks.put(node_id, _encoder.encode(question))
         self._waits.set()
-        while awaited.body is None and not (self.membership.rows and node_id not in self.membership.up):
+        while awaited.body is None and not self.membership.has_ended(node_id):
             # Looked at again when its node has ended: nobody answers then.
             with anyio.move_on_after(LOOK_SECONDS):
                 await awaited.arrived.wait()

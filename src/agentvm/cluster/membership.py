@@ -60,6 +60,10 @@ class Membership:
         """The nodes that are up."""
         return frozenset(row.node_id for row in self.rows if row.state == "up")
 
+    def has_ended(self, node_id: int) -> bool:
+        """Whether a node is not up any more, as far as the last beat tells."""
+        return bool(self.rows) and node_id not in self.up
+
     @property
     def hindrance(self) -> str | None:
         """Why this node can take no new work; None when it can."""

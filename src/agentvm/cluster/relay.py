@@ -38,6 +38,8 @@ LOOK_SECONDS = 0.25
 CATCH_UP_SECONDS = 2.0
 CATCH_UP_PAUSE_SECONDS = 0.02
 """How long, and how often, it is looked for what somebody says to have heard elsewhere."""
+UNKNOWN_SECONDS = 30.0
+"""How long somebody who has heard more elsewhere waits for the outcome of a commit of this node."""
 SKEW_MS = 2_000
 """How far the clocks of two nodes may be apart for whoever comes without a cursor to hear the turn that begins then."""
 PAGE_BYTES = 4 * 1024 * 1024
@@ -186,6 +188,10 @@ class EventRelay:
         log = await self._journal.open(tenant_id, container_id, session_id)
         if self._is_others(log) and (tenant_id, session_id) not in self._mirrors:
             await self._repair(log)
+        with anyio.move_on_after(UNKNOWN_SECONDS):
+            while after > log.committed and log.claimed and self._journal.is_writing(tenant_id, session_id):
+                # Others have read it already, from a commit of this node whose outcome this one does not know yet.
+                await self._journal.commit_of(log)
         with anyio.move_on_after(CATCH_UP_SECONDS):
             while after > log.committed and not log.claimed:
                 if self._is_others(log):

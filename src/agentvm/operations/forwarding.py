@@ -81,7 +81,7 @@ async def carry_on(operation: Operation, context: Context, request: Request[Any]
             runner = await mailbox.membership.nodes.runner(context.tenant_id, SessionId(moved.session_id))
             if runner is None:
                 continue
-            if runner != context.vm.store.node_id:
+            if runner != context.vm.store.node_id and not mailbox.membership.has_ended(runner):
                 try:
                     return await _ask(mailbox, runner, operation, context, request)
                 except SessionMoved:
@@ -117,12 +117,20 @@ async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: 
         request_id=context.request_id,
         address=context.address,
     )
+    moved = SessionMoved(str(getattr(request, "session_id", "") or ""), node_id)
     try:
         answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(asked)))
-        if answer.code == NodeSilent.code:
-            raise NodeSilent(answer.text)
     except NodeSilent:
-        raise SessionMoved(str(getattr(request, "session_id", "") or ""), node_id) from None
+        if getattr(request, "client_message_id", "") is None:
+            # Asked again it might be there twice: only who sends it can decide that.
+            raise NodeSilent(
+                f"Node {node_id} has ended, or does not answer, and may have accepted the message: look at the session before "
+                "you send it again. With a clientMessageId it is tried again, and accepted once"
+            ) from None
+        raise moved from None
+    if answer.code == NodeSilent.code:
+        # It was not understood, so nothing was done.
+        raise moved
     if answer.reply is None:
         raise _error(answer)
     return msgspec.json.decode(answer.reply, type=operation.reply)

@@ -71,7 +71,7 @@ class EventWriter:
                 self.owed.append((told, scope))
         except SessionMoved:
             # A turn that had waited for somebody: another node was quicker to end it, or to go on with it.
-            logger.info("turn_ended_elsewhere", turn_id=scope.turn_id)
+            self._give_up(scope)
 
     async def emit(self, told: Sequence[EventData], scope: EventScope) -> None:
         """Stores and sends events, after the owed ones: clients that were away must get those ends, too."""
@@ -88,11 +88,17 @@ class EventWriter:
             # Another node was quicker to end those turns, or to go on with them: what was to be said of them here is void.
             for _, ended in owed:
                 log.failed.pop(ended.turn_id, None)
-                logger.info("turn_ended_elsewhere", turn_id=ended.turn_id)
+                self._give_up(ended)
             raise
         except AgentVMError:
             self.owed = owed + self.owed
             raise
+
+    def _give_up(self, scope: EventScope) -> None:
+        """A turn has its end elsewhere: it must not keep the session here."""
+        if self._log is not None and scope.turn_id is not None:
+            self._log.open_turns.pop(scope.turn_id, None)
+        logger.info("turn_ended_elsewhere", turn_id=scope.turn_id)
 
     async def pay(self) -> None:
         """Stores the ends of turns that were sent while the store refused writes."""

@@ -55,7 +55,6 @@ CROWDED_MIN = 10_000
 TAIL_EVENTS_MAX = 4_000
 """Events of one session in the journal; more are folded before the turn ends."""
 
-
 Publish = Callable[[SessionLog, Sequence[Event]], None]
 
 
@@ -127,13 +126,17 @@ class Journal:
         log = self._logs.setdefault((log.tenant_id, log.session_id), log)
         while self._is_posted(log):
             # It will be refused, since it was numbered from an older head.
-            await wait_for(self._batch if log in self._batch.parts else self._flushing)
+            await self.commit_of(log)
         self._move(log, head, None)
         self._changed(log.tenant_id, log.session_id)
         log.open_turns.update(dict.fromkeys(open_turns))
         log.claimed = True
         self._claimed[log] = None
         return log
+
+    async def commit_of(self, log: SessionLog) -> None:
+        """Returns after the commit that something of the log is in, or waits for."""
+        await wait_for(self._batch if log in self._batch.parts else self._flushing)
 
     def claimed(self) -> tuple[SessionLog, ...]:
         """The logs of the sessions that this node runs."""
@@ -270,11 +273,8 @@ class Journal:
                     continue
                 raise
             except SessionsMoved as error:
-                moved = {
-                    log: SessionMoved(log.session_id, error.runners[log.session_id])
-                    for log in batch.parts
-                    if log.session_id in error.runners
-                }
+                named = [log for log in batch.parts if log.session_id in error.runners]
+                moved = {log: SessionMoved(log.session_id, error.runners[log.session_id]) for log in named}
                 for log in moved:
                     log.stale = True
                 self._fail(batch, moved)

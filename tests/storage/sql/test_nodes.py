@@ -109,6 +109,25 @@ async def test_a_turn_that_waits_is_closed_by_one_node_only_also_when_the_other_
     await store.commit([write(log=chunk(head + 1, head + 1))], claims=[claim(head, ends=True)])
 
 
+async def test_a_turn_that_another_node_has_ended_is_not_ended_again_by_the_node_that_runs_the_session_by_now(
+    pair: tuple[Node, Node],
+) -> None:
+    (store, _), (other, _) = pair
+    await begin(store)
+    parked = structs.replace(write(log=chunk(1, 3)), turns=(structs.replace(turn("t1"), parked_at=5),), waits=(wait("w1"),))
+    await store.commit([parked], claims=[claim(None, ends=True)])
+    await other.commit([closing(chunk(4, 5), ends="completed")], claims=[claim(3, ends=True)])
+    # Read before the other has ended it; a message that was accepted since has taken the session.
+    await store.commit([structs.replace(write(text="m2"), turns=(turn("t2"),))], entry=b"next", claims=[claim(5)])
+    late = structs.replace(write(text="m3"), turns=(turn("t1", outcome="interrupted"),))
+    with pytest.raises(SessionsMoved) as refused:
+        await store.commit([late], entry=b"ghost")
+    assert refused.value.runners == {SESSION: None}
+    assert [body for _, body in await store.read_journal()] == [b"first events", b"next"]
+    ended = structs.replace(write(log=chunk(6, 8)), turns=(turn("t2", outcome="completed"),))
+    assert (await store.commit([ended], claims=[claim(None, ends=True)])).free == {SESSION}
+
+
 async def test_a_session_with_an_open_turn_is_not_let_go(pair: tuple[Node, Node]) -> None:
     (store, nodes), _ = pair
     await begin(store)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agentvm.errors import ConstraintFailed, SessionNotFound, WritesRefused
+from agentvm.errors.cluster import SessionsMoved
 from agentvm.log import get_logger
 from agentvm.model.attachment import references_of
 from agentvm.model.ids import SessionId, TenantId
@@ -123,7 +124,8 @@ class PreparedWrite:
 
     __slots__ = (
         "_ask",
-                "_files",
+        "_files",
+        "_node_id",
         "_notices",
         "_placed",
         "_programs",
@@ -137,6 +139,7 @@ class PreparedWrite:
 
     def __init__(self, write: SessionWrite, words: str | None, node_id: int) -> None:
         self.write = write
+        self._node_id = node_id
         self.bodies = [prepare_message(message, words) for message in write.messages]
         self.turns = [(turn, TURN.encode(turn)) for turn in write.turns]
         self.bill = enter(write.tenant_id, write.ledger, node_id, write.answered)
@@ -209,7 +212,9 @@ class PreparedWrite:
             elif certain and len(entries) < len(self.bodies):
                 raise RepeatedMessage
         for turn, row in self.turns:
-            _put_turn(connection, session_key, turn, row)
+            if not _put_turn(connection, session_key, turn, row) and self._node_id:
+                # It had waited for somebody, and another node has ended it since this one has read it.
+                raise SessionsMoved({write.session_id: None})
         if (chunk := write.chunk) is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         if self._waits is not None:
@@ -285,11 +290,12 @@ def add_each(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[S
     return gone
 
 
-def _put_turn(connection: Connection, session_key: Any, turn: Turn, row: tuple[object, ...]) -> None:
+def _put_turn(connection: Connection, session_key: Any, turn: Turn, row: tuple[object, ...]) -> bool:
+    """Returns False for a turn that has ended before."""
     if turn.outcome is not None and turn.attempts == 0 and turn.alongside is None:
         if connection.execute(_END_TURN, (row[3], row[4], row[5], session_key, turn.turn_id)):
-            return
-    connection.execute(_PUT_TURN, (session_key, *row))
+            return True
+    return connection.execute(_PUT_TURN, (session_key, *row)) > 0
 
 
 def is_there(connection: Connection, write: SessionWrite) -> bool:

@@ -91,6 +91,7 @@ put_turns AS (
         alongside = coalesce(excluded.alongside, turns.alongside), parked_at = excluded.parked_at,
         active_ms = greatest(turns.active_ms, excluded.active_ms)
     WHERE turns.outcome IS NULL
+    RETURNING 1
 )"""
 _CHUNKS = """
 chunks AS (
@@ -142,6 +143,7 @@ _RESULTS = {
     "entry": "(SELECT entry FROM entered_journal)",
     "sessions": "(SELECT count(*) FILTER (WHERE deleted_at IS NULL) FROM touched)",
     "messages": "(SELECT count(*) FROM added)",
+    "turns": "(SELECT count(*) FROM put_turns)",
     "carried": "(SELECT coalesce(json_agg(n), '[]')::text FROM gone)",
 }
 
@@ -213,9 +215,11 @@ class Commit:
             (row,) = raw.execute(text, [values[name] for name in names]).fetchall()
         except _CONTRADICTIONS:
             return None
-        number, sessions, messages, gone = row
+        number, sessions, messages, turns, gone = row
         missing = set(msgspec.json.decode(gone)) if gone is not None else set()
-        whole = (sessions or 0) == len(self._rows.get("sessions", ())) and (messages or 0) == len(self._bodies)
+        whole = (sessions or 0, messages or 0, turns or 0) == (
+            len(self._rows.get("sessions", ())), len(self._bodies), len(self._rows.get("turns", ())),
+        )  # fmt: skip
         if not whole or missing & self._certain:
             return None
         return AddedTogether(number or 0, {self._carried[n].session_id for n in missing}, self.left)
