@@ -2630,7 +2630,7 @@ export interface SessionRecord {
   restorableUntil?: number;
 }
 
-/** `total` counts all pages. */
+/** `total` counts all pages, up to 10,000 sessions. */
 export interface SessionsPage {
   items: SessionRecord[];
   total: number;
