@@ -25,10 +25,11 @@ from websockets.asyncio.client import connect
 from agentvm.cost.coefficients import ClusterCoefficients, Coefficients, Measured, decode, shipped
 from agentvm.model.tier import Job
 from agentvm.tiers.process import open_process_tier
+from agentvm.storage.engine import copy_to_postgres
 from agentvm.version import VERSION
 from bench import density, disk, tiers, turns
 from bench.measure import raise_file_limit, running, wait_ready
-from bench.plans import copied
+from bench.plans import created
 
 FILE = Path(__file__).parent.parent / "src" / "agentvm" / "cost" / "coefficients.json"
 CLIENTS, FEW, MANY = 50, 10, 100
@@ -124,7 +125,8 @@ async def _copied_size(server: Postgres, name: str, rounds: int) -> tuple[int, i
             await clients.connect("agentvm", CLIENTS)
             await clients.play(1 + rounds)
             await clients.close()
-        with copied(server, data_dir, name) as url, psycopg.connect(url, autocommit=True) as connection:
+        with created(server, name) as url, psycopg.connect(url, autocommit=True) as connection:
+            copy_to_postgres(data_dir, url, lambda label, done, of: None)
             connection.execute("VACUUM FULL")
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         assert row is not None
