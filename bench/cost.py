@@ -24,8 +24,8 @@ from websockets.asyncio.client import connect
 
 from agentvm.cost.coefficients import ClusterCoefficients, Coefficients, Measured, decode, shipped
 from agentvm.model.tier import Job
-from agentvm.tiers.process import open_process_tier
 from agentvm.storage.engine import copy_to_postgres
+from agentvm.tiers.process import open_process_tier
 from agentvm.version import VERSION
 from bench import density, disk, tiers, turns
 from bench.measure import raise_file_limit, running, wait_ready

@@ -52,6 +52,12 @@ class Programs:
     folder: Path
     parts: tuple[Path, ...]
 
+    def reachable(self, folder: Path, user: str | None) -> "Programs":
+        """The programs where that user finds them: below a home of root's nobody else does."""
+        if user is None or all(above.stat().st_mode & stat.S_IXOTH for above in self.folder.parents):
+            return self
+        return self.copied(folder / "programs")
+
     def copied(self, target: Path) -> "Programs":
         above = self.parts[0].parent
         for part in self.parts:
@@ -100,29 +106,34 @@ def postgres(version: int = NEWEST) -> Generator[Postgres]:
     # The path of a socket has room for a hundred characters.
     folder = Path(tempfile.mkdtemp(prefix="avm-pg-"))
     try:
-        user = _user_of(folder)
-        if user is not None and not all(above.stat().st_mode & stat.S_IXOTH for above in found.folder.parents):
-            # Below a home of root's nobody else finds them.
-            found = found.copied(folder / "programs")
+        user = run_as(folder)
+        found = found.reachable(folder, user)
         data = folder / "data"
         _run([found.folder / "initdb", "-D", data, "-U", "avm", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"], user)
-        options = {"fsync": "on", "unix_socket_directories": folder, "listen_addresses": "", "max_connections": 200}
-        flags = [f"--{name}={value}" for name, value in options.items()]
-        command = [str(found.folder / "postgres"), "-D", str(data), *flags]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, user=user, preexec_fn=die_with_parent)
-        try:
-            server = Postgres(folder, process)
-            _wait(server)
+        with launch(found, folder, user) as server:
             yield server
-        finally:
-            process.send_signal(signal.SIGQUIT)
-            process.wait(30)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _user_of(folder: Path) -> str | None:
+@contextmanager
+def launch(found: Programs, folder: Path, user: str | None) -> Generator[Postgres]:
+    """A server for the files in the folder `data`."""
+    options = {"fsync": "on", "unix_socket_directories": folder, "listen_addresses": "", "max_connections": 200}
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    command = [str(found.folder / "postgres"), "-D", str(folder / "data"), *flags]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, user=user, preexec_fn=die_with_parent)
+    try:
+        server = Postgres(folder, process)
+        _wait(server)
+        yield server
+    finally:
+        process.send_signal(signal.SIGQUIT)
+        process.wait(30)
+
+
+def run_as(folder: Path) -> str | None:
     """PostgreSQL refuses to run as root; then the folder belongs to nobody."""
     if os.geteuid() != 0:
         return None

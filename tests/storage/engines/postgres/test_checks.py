@@ -77,4 +77,4 @@ async def test_what_cannot_be_opened_is_explained(postgres: Postgres, empty: str
         connection.execute("CREATE TABLE users (name text)")
     assert "tables of another program" in await refusal(empty)
     with psycopg.connect(empty) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (3,)
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (4,)

@@ -327,6 +327,16 @@ async def test_however_long_the_server_is_away_during_a_commit_the_outcome_is_to
         await database.write(add("later"))
 
 
+async def test_a_number_that_another_transaction_has_got_after_a_crash_is_no_commit(
+    database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What the server says of a number that was not in the log when it crashed, once another writer has used it.
+    monkeypatch.setattr(module, "_STATUS", "SELECT 'committed' WHERE $1::xid8 IS NOT NULL")
+    with anyio.fail_after(60):
+        await database.write(Cut(monkeypatch, stored=False).work)
+        assert await digests(database) == ["run 2"]
+
+
 async def test_a_server_that_stops_does_not_say_that_nothing_was_stored(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

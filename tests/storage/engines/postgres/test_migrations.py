@@ -11,7 +11,7 @@ from agentvm.storage.engines.sqlite import migrations as sqlite_migrations
 
 # The search index of each engine, and tables of the engines themselves.
 OWN = re.compile(
-    r"sqlite_|(message|resource|knowledge)_fts|(message|knowledge)_words|resource_texts|agentvm_schema|agentvm_server_key"
+    r"sqlite_|(message|resource|knowledge)_fts|(message|knowledge)_words|resource_texts|agentvm_(schema|server_key|commits)"
 )
 DIFFERENT = {("knowledge_signs", "signs"): "bit varying"}
 """Columns whose type only one engine has: PostgreSQL counts the bits that two rows share."""

@@ -50,7 +50,10 @@ WHERE k.contype = 'f' AND NOT k.condeferrable AND from_table.relnamespace = curr
 """
 _MADE_AGAIN = ("knowledge_indexes", "knowledge_chunks", "knowledge_reads", "knowledge_signs")
 """Tables that are not copied: the first search in a knowledge base makes its index again."""
-_OWN = {"agentvm_schema", "agentvm_server_key", "message_words", "resource_texts", "knowledge_words", *_MADE_AGAIN}
+_OWN = {
+    "agentvm_schema", "agentvm_server_key", "agentvm_commits", "message_words", "resource_texts", "knowledge_words",
+    *_MADE_AGAIN,
+}  # fmt: skip
 """Tables that only PostgreSQL has, and those that are made again."""
 _THEIRS = ("sqlite_", "message_fts", "resource_fts", "knowledge_fts", *_MADE_AGAIN)
 

@@ -8,19 +8,20 @@ Rules:
 - A transaction is SERIALIZABLE: work may read and then write as if it ran alone, whoever else writes. One that contradicts
   another is run again, the whole batch, `TRIES_MAX` times.
 - A connection that is lost before COMMIT has stored nothing: the batch runs again on a new one. One that is lost during COMMIT
-  may have; the server is asked by the number of the transaction until it answers, however long it is away, and the answer
-  decides. Meanwhile nobody is told that something was stored, or that it was not, and what comes later waits.
+  may have; the server is asked until it answers, however long it is away. Meanwhile nobody is told that something was stored,
+  or that it was not, and what comes later waits. The answer is the mark that each transaction leaves in the row of its writer:
+  the number of one that was lost in a crash, or is not on the standby that has taken over, is given to another.
 - One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that whoever lost it to
   another cannot write any more. Nodes of a cluster hold that lock together, and each transaction begins with the fence: the
   row of the own node, locked, which says that nobody has declared it dead.
-- Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, then fail with `StoreFailed`.
+- Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, a read `READ_OUTAGE_SECONDS`, then fail with `StoreFailed`.
 - No read takes longer than `LIGHT_SECONDS`, and a connection to a machine that does not answer ends (`connection.py`).
 """
 
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from typing import TypeVar
 
 import anyio.to_thread
@@ -41,8 +42,8 @@ from agentvm.storage.engines.postgres.connection import (
     Raw,
     ReadingConnection,
     connect,
-    words_of,
 )
+from agentvm.storage.engines.postgres.failing import fail, roll_back, roll_back_open
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from agentvm.storage.sql.connection import Scrubbed
 from agentvm.storage.sql.nodes import register
@@ -58,13 +59,18 @@ CAPACITY_MAX = 1024
 READERS_MAX = 4
 TRIES_MAX = 20
 OUTAGE_SECONDS = 30.0
+READ_OUTAGE_SECONDS = 5.0
 LIGHT_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
 LOCK_SECONDS = 3.0
 """Time that a starting server waits for another one to leave the database."""
 
 # Several commands to a text: each text is one round trip.
-_BEGIN = "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_current_xact_id()::text{fence}; SAVEPOINT " + SAVEPOINT
+_BEGIN = (
+    "BEGIN ISOLATION LEVEL SERIALIZABLE; INSERT INTO agentvm_commits (writer, mark) VALUES ({writer}, {mark}) "
+    f"ON CONFLICT (writer) DO UPDATE SET mark = excluded.mark RETURNING pg_current_xact_id()::text{{fence}}; "
+    f"SAVEPOINT {SAVEPOINT}"
+)
 # Before the savepoint: its lock is held until the end of the transaction.
 _FENCE = "; SELECT state FROM nodes WHERE node_id = {node_id} FOR SHARE"
 _NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
@@ -74,9 +80,9 @@ _SHARED_LOCK = "SELECT pg_try_advisory_lock_shared(7161736578)"
 _STOPPED = "SET idle_in_transaction_session_timeout = '2s'"
 _LIGHT = f"SET statement_timeout = {int(LIGHT_SECONDS * 1000)}"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
-_UNKNOWN = (
-    "It is not known whether this was stored: the connection to the database was lost during the commit, and the server stops"
-)
+_MARK = "SELECT mark FROM agentvm_commits WHERE writer = $1"
+_DROP_MARKS = "DELETE FROM agentvm_commits WHERE writer <> 0 AND abs(writer) NOT IN (SELECT node_id FROM nodes)"
+_UNKNOWN = "It is not known whether this was stored: the connection was lost during the commit, and the server stops"
 _LOST = (errors.OperationalError, errors.InterfaceError)
 _AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
 # What a job can raise by its own fault. Anything else is a bug in this package; it ends the thread and fails whoever waits.
@@ -139,10 +145,12 @@ async def open_node(url: str, name: str, version: str) -> AsyncGenerator[tuple[P
     """
     async with (
         _open_lanes(url, READERS_MAX, CAPACITY_MAX, shared=True) as (database, writing),
-        _open_lanes(url, 1, CAPACITY_MAX, shared=True) as (beats, _),
+        _open_lanes(url, 1, CAPACITY_MAX, shared=True) as (beats, renewing),
     ):
         node_id = await register(beats, name, version)
         writing.raise_fence(node_id)
+        renewing.writer = -node_id
+        await beats.write(lambda connection: connection.execute(_DROP_MARKS))
         yield database.of_node(node_id), beats.of_node(node_id)
 
 
@@ -168,13 +176,16 @@ class Batches:
 
     def __init__(self, url: str, shared: bool) -> None:
         self._url, self._shared = url, shared
-        self._begin = _BEGIN.format(fence="")
+        self._fence = ""
+        self.writer = 0
+        """Whose mark it leaves: 0 until a node has its number."""
+        self._mark = time.time_ns()
         self.closing = threading.Event()
         """Set when the server stops: then an outcome that stays unknown is waited for no longer than for a server."""
 
     def raise_fence(self, node_id: int) -> None:
         """From now on nothing is committed once that node was declared dead: `NodeFenced`."""
-        self._begin = _BEGIN.format(fence=_FENCE.format(node_id=int(node_id)))
+        self._fence, self.writer = _FENCE.format(node_id=int(node_id)), node_id
 
     def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
         taken = list(jobs)
@@ -183,15 +194,16 @@ class Batches:
         except (psycopg.Error, AgentVMError) as error:
             for job in taken:
                 if job.error is None:
-                    _fail(job, "The database failed and nothing was stored", error)
+                    fail(job, "The database failed and nothing was stored", error)
 
     def _commit(self, connection: PostgresConnection, taken: list[LaneJob[object]]) -> None:
         until = time.monotonic() + OUTAGE_SECONDS
         tries = 0
         while True:
             committing = None
+            self._mark += 1
             try:
-                cursor = connection.raw.execute(self._begin)
+                cursor = connection.raw.execute(_BEGIN.format(writer=self.writer, mark=self._mark, fence=self._fence))
                 cursor.nextset()
                 number = cursor.fetchall()[0][0]
                 cursor.nextset()
@@ -211,7 +223,7 @@ class Batches:
                     raise
             except _LOST:
                 if not connection.raw.closed:
-                    _roll_back(connection.raw)
+                    roll_back(connection.raw)
                     raise
                 if committing is not None and self._was_committed(committing, until):
                     return
@@ -221,7 +233,7 @@ class Batches:
                 connection.raw.close()
                 raise
             except (psycopg.Error, NodeFenced):
-                _roll_back(connection.raw)
+                roll_back(connection.raw)
                 raise
 
     def _reconnect(self, connection: PostgresConnection, until: float) -> None:
@@ -243,9 +255,8 @@ class Batches:
             try:
                 # Without the lock: who has the database by now does not matter for what was stored.
                 with closing(connect(self._url)) as raw:
-                    status = raw.execute(_STATUS, (number,)).fetchall()[0][0]
-                if status != "in progress":
-                    return bool(status == "committed")
+                    if raw.execute(_STATUS, (number,)).fetchall()[0][0] != "in progress":
+                        return raw.execute(_MARK, (self.writer,)).fetchall() == [(self._mark,)]
             except errors.DataError:
                 # A server that has taken over, and never heard of this transaction.
                 return False
@@ -267,24 +278,8 @@ def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> N
         raise
     except _JOB_ERRORS as error:
         # Also what the server lacks or limits: that is of this job. On a lost connection the next statement fails.
-        _fail(job, "The database failed and nothing was stored", error)
+        fail(job, "The database failed and nothing was stored", error)
         connection.raw.execute(f"ROLLBACK TO {SAVEPOINT}")
-
-
-def _fail(job: LaneJob[object], complaint: str, error: Exception) -> None:
-    """Fails a job. The log has all words of the server's error, the job those that clients may read."""
-    if not isinstance(error, psycopg.Error):
-        job.fail(complaint, error)
-        return
-    logger.error("database_failed", code=error.sqlstate, error=str(error))
-    failed = StoreFailed(f"{complaint}: {words_of(error)}")
-    failed.__cause__ = error
-    job.fail(complaint, failed)
-
-
-def _roll_back(raw: Raw) -> None:
-    with suppress(psycopg.Error):
-        raw.execute("ROLLBACK")
 
 
 class Reads:
@@ -300,9 +295,9 @@ class Reads:
             try:
                 self._read(connection, job)
             except _JOB_ERRORS as error:
-                _fail(job, "The database could not be read", error)
+                fail(job, "The database could not be read", error)
                 if not connection.raw.broken:
-                    _roll_back(connection.raw)
+                    roll_back(connection.raw)
 
     def _read(self, connection: PostgresConnection, job: LaneJob[object]) -> None:
         if connection.raw.broken or connection.raw.closed:
@@ -319,17 +314,21 @@ class Reads:
             job.result = job.work(connection)
         finally:
             if job.heavy and not connection.raw.broken:
-                _roll_back_quietly(connection.raw)
+                roll_back_open(connection.raw)
                 connection.raw.execute(_LIGHT)
 
     def _reconnect(self, connection: PostgresConnection) -> None:
         connection.raw.close()
-        connection.raw = connect_reader(self._url)
-
-
-def _roll_back_quietly(raw: Raw) -> None:
-    if raw.info.transaction_status is not psycopg.pq.TransactionStatus.IDLE:
-        _roll_back(raw)
+        until = time.monotonic() + min(READ_OUTAGE_SECONDS, OUTAGE_SECONDS)
+        while True:
+            try:
+                connection.raw = connect_reader(self._url)
+                return
+            except _LOST:
+                # Another server may be about to take over.
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(PAUSE_SECONDS)
 
 
 def connect_writer(url: str) -> Raw:

@@ -1,8 +1,8 @@
 """Migrations — brings a PostgreSQL database to the schema this AgentVM knows.
 
 The files `schema/NNNN_<what>.sql` have the numbers of SQLite's, in the same order; the first creates the schema of its number,
-and each of the others the next. The table
-`agentvm_schema` counts those that were applied, `agentvm_server_key` knows the server key that the database belongs to. Each
+and each of the others the next. The table `agentvm_schema` counts those that were applied. `agentvm_server_key` knows the
+server key that the database belongs to, and `agentvm_commits` the mark of each writer's last commit (see `database.py`). Each
 migration runs in one transaction together with its count, and nodes that start together wait for each other.
 """
 
@@ -15,6 +15,7 @@ from agentvm.storage.engines.postgres.connection import Raw
 _LOCK = "SELECT pg_advisory_xact_lock(7161736577)"
 _TABLE = "CREATE TABLE IF NOT EXISTS agentvm_schema (version bigint NOT NULL)"
 _KEY_TABLE = "CREATE TABLE IF NOT EXISTS agentvm_server_key (check_value bytea NOT NULL)"
+_MARK_TABLE = "CREATE TABLE IF NOT EXISTS agentvm_commits (writer bigint PRIMARY KEY, mark bigint NOT NULL)"
 _VERSION = "SELECT max(version) FROM agentvm_schema"
 _SET_VERSION = "INSERT INTO agentvm_schema (version) VALUES ($1)"
 
@@ -34,6 +35,7 @@ def migrate(raw: Raw, migrations: tuple[tuple[int, str], ...]) -> None:
         raw.execute(_LOCK)
         raw.execute(_TABLE)
         raw.execute(_KEY_TABLE)
+        raw.execute(_MARK_TABLE)
     for number, script in migrations:
         with raw.transaction():
             raw.execute(_LOCK)

@@ -27,6 +27,9 @@ _PHRASES = {
 }
 """Phrases of the dialect, and what PostgreSQL calls them."""
 
+_IN_ITEMS = re.compile(r"\bIN \(SELECT value FROM json_each\(([:?]\w*)\)\)")
+# An array is looked up in an index; of a query the planner does not know how few rows it has.
+_ANY_ITEM = r"= ANY (ARRAY(SELECT json_array_elements_text(CAST(\1 AS json))))"
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\?(\d*)|(?<!:):([a-z_][a-z0-9_]*)")
 
 
@@ -44,6 +47,7 @@ class Statement(NamedTuple):
 
 @lru_cache(maxsize=_TEXTS_MAX)
 def translate(sql: str) -> Statement:
+    sql = _IN_ITEMS.sub(_ANY_ITEM, sql)
     for phrase, translation in _PHRASES.items():
         sql = sql.replace(phrase, translation)
     names: list[str] = []

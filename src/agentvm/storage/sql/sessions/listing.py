@@ -75,7 +75,9 @@ def list_sessions(
     if query.after is not None:
         values["is_pinned"], values["active_at"], values["key"] = read_place(query.after, tuple[int, int, int])
         where += " AND (s.is_pinned, s.active_at, s.session_key) < (:is_pinned, :active_at, :key)"
-    order = "ORDER BY s.is_pinned DESC, s.active_at DESC, s.session_key DESC LIMIT :limit"
+    # The sum keeps the order of a tenant from being walked through for the sessions of a few containers: they are sorted.
+    pinned = "s.is_pinned" if containers is None or len(containers) == 1 else "s.is_pinned + 0"
+    order = f"ORDER BY {pinned} DESC, s.active_at DESC, s.session_key DESC LIMIT :limit"
     rows = connection.fetch(f"{_SEEN} WHERE {where} {order}", values)
     page = rows[: query.limit]
     return SessionPage(
