@@ -267,12 +267,15 @@ class EventRelay:
     async def _receive(self, part: JournalPart) -> None:
         """Tells the events of a part that are new here."""
         try:
-            log = await self.open(part.tenant_id, part.container_id, part.session_id)
+            log, is_new = await self.open(part.tenant_id, part.container_id, part.session_id), part.key not in self._mirrors
             self._mirrors[part.key] = log
             if not self._is_others(log):
                 self._dirty.add(part.key)
                 return
             if last_seq(part.events) <= log.committed:
+                if is_new:
+                    # Read from the database just now: those who have come before have not been told.
+                    self._catch_up(log, first_seq(part.events) - 1)
                 return
             if first_seq(part.events) > log.committed + 1:
                 await self._repair(log)
