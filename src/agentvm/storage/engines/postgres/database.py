@@ -178,7 +178,7 @@ class Batches:
         self._url, self._shared = url, shared
         self._fence = ""
         self.writer = 0
-        """Whose mark it leaves: 0 until a node has its number."""
+        """The number under which it leaves its marks: 0 until a node has its own."""
         self._mark = time.time_ns()
         self.closing = threading.Event()
         """Set when the server stops: then an outcome that stays unknown is waited for no longer than for a server."""
