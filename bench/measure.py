@@ -57,6 +57,7 @@ def running(
     data_dir: Path | None = None,
     provider: str | None = None,
     database: str | None = None,
+    tools: bool = False,
 ) -> Iterator[Server]:
     """`bench.servers KIND`, killed when the block is left."""
     command = [sys.executable, "-m", "bench.servers", kind, "--pace", str(pace)]
@@ -64,6 +65,7 @@ def running(
     command += [] if data_dir is None else ["--data-dir", str(data_dir)]
     command += [] if provider is None else ["--provider", provider]
     command += [] if database is None else ["--database", database]
+    command += ["--tools"] if tools else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:
         try:
             if process.stdout is None or not (line := process.stdout.readline()):

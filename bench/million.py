@@ -2,10 +2,11 @@
 
     python -m bench.million [--users 1000000] [--seconds 60] [--results FILE]
 
-The store is generated (`bench.million_store`). Then users chosen by Zipf's law send messages at Poisson times, at 12 and at
-60 turns a second; an answer is 100 deltas within 20 seconds. `first` is the time from a message to its first delta, less the
-model's own pace. CPU and memory are the server's; the scripted model runs in its process, as in the floor, which only forwards
-and gets the same load. `--seconds 1800` is the half hour of the price proof. Clients and server share the machine's CPUs.
+The store is generated (`bench.million_store`). Then its users send messages (`bench.million_load`), 12 and 60 in a second, and
+12 while a backup runs; an answer is 100 deltas within 20 seconds, and every twentieth turn runs Python in a sandbox. Then the
+histories of all who spoke are compared with what they heard. CPU and memory are the server's, without the sandboxes; the
+scripted model runs in its process, as in the floor, which only forwards and gets the same load. `--seconds 1800` is the half
+hour of the price proof. Clients and server share the machine's CPUs.
 """
 
 import argparse
@@ -19,102 +20,27 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
-from websockets.asyncio.client import connect
+import anyio.to_thread
 
 from agentvm.version import VERSION
-from bench.density import connect_users, leave
 from bench.disk import size_of
 from bench.measure import Server, percentile, raise_file_limit, running, wait_ready
+from bench.million_load import DELTAS, PACE_SECONDS, Load, check, open_socket, play
 from bench.million_store import MESSAGES_MAX, SESSIONS_MAX, TALKER_STEP_MIN, TOPICS, fill
+from bench.servers import DEFINITION
 
 RESULTS = Path(__file__).parent / "results" / "million.json"
-DELTAS, PACE_SECONDS = 100, 0.2
 RATES = {"average": 12.0, "peak": 60.0}
 """Turns in a second: 30 million in a month, and five times as many."""
+BACKUP_LOAD_SECONDS = 30.0
 QUERIES_MAX = 200
 TIMEOUT_SECONDS = 120
-
-
-@dataclass
-class Load:
-    """The numbers of one load."""
-
-    turns: int = 0
-    failed: int = 0
-    cpu_ms_per_turn: float = 0.0
-    cpu_share: float = 0.0
-    rss_mb: float = 0.0
-    streams: int = 0
-    first_p50_ms: float = 0.0
-    first_p99_ms: float = 0.0
-    firsts: list[float] = field(default_factory=list)
-
-
-class Crowd:
-    """Users by Zipf's law: few talk often. Nobody sends a message while the answer to another comes."""
-
-    def __init__(self, users: int) -> None:
-        self._users = users
-        self.busy: set[int] = set()
-
-    def choose(self) -> int:
-        while (number := int(self._users ** random.random())) in self.busy:
-            pass
-        return number
-
-
-async def speak(server: Server, image_id: str, number: int, load: Load, crowd: Crowd) -> None:
-    request = {
-        "type": "message_send_request",
-        "data": {"requestId": "send", "imageId": image_id, "content": "go", "onBusy": "queue"},
-    }
-    crowd.busy.add(number)
-    load.streams = max(load.streams, len(crowd.busy))
-    try:
-        with anyio.fail_after(TIMEOUT_SECONDS):
-            address = f"ws://127.0.0.1:{server.port}/ws"
-            async with connect(address, compression=None, ping_interval=None, open_timeout=60) as socket:
-                sent, heard = time.monotonic(), False
-                await socket.send(json.dumps(request))
-                async for frame in socket:
-                    text = str(frame)
-                    if not heard and text.startswith('{"type":"text_delta"'):
-                        load.firsts.append((time.monotonic() - sent - PACE_SECONDS) * 1e3)
-                        heard = True
-                    elif text.startswith('{"type":"turn_response"'):
-                        load.turns += 1
-                        return
-                    elif '"system_error"' in text[:60]:
-                        break
-        load.failed += 1
-    except (OSError, TimeoutError):
-        load.failed += 1
-    finally:
-        crowd.busy.discard(number)
-
-
-async def play(server: Server, rate: float, seconds: float, image_of: Callable[[int], str], users: int) -> Load:
-    """Turns at Poisson times; the load has ended when the last of them has."""
-    load, crowd, cpu, started = Load(), Crowd(users), server.cpu, time.monotonic()
-    async with anyio.create_task_group() as tasks:
-        while time.monotonic() - started < seconds:
-            await anyio.sleep(random.expovariate(rate))
-            number = crowd.choose()
-            tasks.start_soon(speak, server, image_of(number), number, load, crowd)
-        load.rss_mb = round(server.rss / 2**20, 1)
-    used, lasted = server.cpu - cpu, time.monotonic() - started
-    load.cpu_ms_per_turn = round(used / max(1, load.turns) * 1e3, 2)
-    load.cpu_share = round(used / lasted, 3)
-    load.first_p50_ms = round(percentile(load.firsts, 0.5), 1)
-    load.first_p99_ms = round(percentile(load.firsts, 0.99), 1)
-    return load
 
 
 def ask(server: Server, path: str, **query: object) -> tuple[float, object]:
@@ -165,32 +91,62 @@ def backup(data_dir: Path, folder: Path) -> float:
     return time.monotonic() - started
 
 
+async def first_user(data_dir: Path) -> tuple[str, int]:
+    """The image of the user of whom the others are copies, and the memory of a server without users."""
+    with running("agentvm", data_dir=data_dir, tools=True) as server:
+        wait_ready(server)
+        empty = server.rss
+        async with open_socket(server) as socket:
+            data = {"requestId": "create", "containerId": "bench-0", "config": {"definition": DEFINITION}}
+            await socket.send(json.dumps({"type": "image_create_request", "data": data}))
+            async for text in socket:
+                frame = json.loads(text)
+                if frame.get("type") == "image_create_response":
+                    return frame["data"]["record"]["imageId"], empty
+    raise SystemExit("the server closed the socket")
+
+
+async def beside_backup(server: Server, play_for: Callable[[float], Any], data_dir: Path, folder: Path) -> tuple[float, Load]:
+    """Seconds of a backup, and the load that was there meanwhile."""
+    took: list[float] = []
+    loads: list[Load] = []
+
+    async def copy() -> None:
+        took.append(await anyio.to_thread.run_sync(backup, data_dir, folder))
+
+    async def load() -> None:
+        loads.append(await play_for(BACKUP_LOAD_SECONDS))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(copy)
+        tasks.start_soon(load)
+    return took[0], loads[0]
+
+
 async def measure(users: int, seconds: float, folder: Path) -> dict[str, object]:
     data_dir = folder / "data"
     data_dir.mkdir()
-    with running("agentvm", data_dir=data_dir) as server:
-        wait_ready(server)
-        empty = server.rss
-        first = await connect_users(server, "agentvm", 0, 1)
-        image_id = json.loads(first[0][1])["data"]["imageId"]
-        await leave(first)
+    image_id, empty = await first_user(data_dir)
     before, started = size_of(data_dir), time.monotonic()
     messages = fill(data_dir, users)
     filled, disk = time.monotonic() - started, size_of(data_dir) - before
     started = time.monotonic()
-    with running("agentvm", PACE_SECONDS, deltas=DELTAS, data_dir=data_dir) as server:
+    with running("agentvm", PACE_SECONDS, deltas=DELTAS, data_dir=data_dir, tools=True) as server:
         wait_ready(server)
-        ready = time.monotonic() - started
-        rss = server.rss
+        ready, rss = time.monotonic() - started, server.rss
+
+        def image_of(number: int) -> str:
+            return f"{image_id}-{number}"
+
         looks = look(server, lambda number: f"bench-0-{number}", users)
-        kept = backup(data_dir, folder)
         grown = size_of(data_dir)
-        loads = {
-            name: await play(server, rate, seconds, lambda number: f"{image_id}-{number}", users)
-            for name, rate in RATES.items()
-        }
-        turns = sum(load.turns for load in loads.values())
-        growth = (size_of(data_dir) - grown) / max(1, turns)
+        loads = {name: await play(server, rate, seconds, image_of, users) for name, rate in RATES.items()}
+        growth = (size_of(data_dir) - grown) / max(1, sum(load.turns for load in loads.values()))
+        rate = RATES["average"]
+        kept, beside = await beside_backup(
+            server, lambda lasting: play(server, rate, lasting, image_of, users), data_dir, folder
+        )
+        checked = await check(server, [*loads.values(), beside], image_of)
     with running("floor", PACE_SECONDS, deltas=DELTAS) as server:
         floor = await play(server, RATES["peak"], seconds / 2, lambda number: "", users)
     return {
@@ -206,17 +162,17 @@ async def measure(users: int, seconds: float, folder: Path) -> dict[str, object]
         "ready_seconds": round(ready, 2),
         "backup_seconds": round(kept, 1),
         "disk_bytes_per_turn": round(growth),
+        "added_first_p99_ms": round(loads["peak"].first_p99_ms - floor.first_p99_ms, 1),
         **looks,
-        **{
-            name: {key: value for key, value in asdict(load).items() if key != "firsts"}
-            for name, load in (*loads.items(), ("floor_at_peak", floor))
-        },
+        **checked,
+        **{name: load.numbers for name, load in (*loads.items(), ("beside_backup", beside), ("floor_at_peak", floor))},
     }
 
 
 def page(found: dict[str, Any]) -> str:
     """The results as the table of docs/cost.md, which a test compares."""
-    average, peak, floor = (found[name] for name in ("average", "peak", "floor_at_peak"))
+    average, peak, copied, floor = (found[name] for name in ("average", "peak", "beside_backup", "floor_at_peak"))
+    loads = (average, peak, copied)
     rows = {
         f"disk of a user who does nothing, every tenth with {SESSIONS_MAX} sessions and {MESSAGES_MAX} messages": (
             f"{found['disk_bytes_per_user']:,} bytes"
@@ -232,7 +188,18 @@ def page(found: dict[str, Any]) -> str:
         "streams at once, memory of the server": f"{peak['streams']:,}, {peak['rss_mb']:g} MB",
         "first delta, p50 and p99, average": f"{average['first_p50_ms']:g} and {average['first_p99_ms']:g} ms",
         "first delta, p50 and p99, busiest minutes": f"{peak['first_p50_ms']:g} and {peak['first_p99_ms']:g} ms",
-        "turns, of these failed": f"{average['turns'] + peak['turns']:,}, {average['failed'] + peak['failed']:,}",
+        "first delta, p50 and p99, of the floor in the busiest minutes": (
+            f"{floor['first_p50_ms']:g} and {floor['first_p99_ms']:g} ms"
+        ),
+        "first delta, p50 and p99, average, while a backup runs": (
+            f"{copied['first_p50_ms']:g} and {copied['first_p99_ms']:g} ms"
+        ),
+        "turns, of these with a tool, failed": ", ".join(
+            f"{sum(load[name] for load in loads):,}" for name in ("turns", "tool_turns", "failed")
+        ),
+        "users whose history was checked, of these with a broken promise": (
+            f"{found['checked_users']:,}, {found['broken_histories']:,}"
+        ),
     }
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
 

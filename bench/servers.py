@@ -5,6 +5,7 @@
     --data-dir DIR           agentvm only: keeps what is there, and leaves it
     --provider http://…      agentvm only: a model over HTTP instead of the scripted one
     --database postgresql:…  agentvm only: a database instead of SQLite
+    --tools                  agentvm only: has a definition whose agents run Python when they are asked to
 
 `floor` is the same stack (uvicorn, the same socket protocol, the same scripted model) that does nothing but forward: what lies
 between the two is what AgentVM itself costs. `uvicorn` is the floor with uvicorn's own socket protocol.
@@ -35,8 +36,10 @@ from agentvm.drivers.base import (
     TextStarted,
     TextStopped,
     UsageReported,
+    UserEntry,
 )
-from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, last_user_text, tool_calls
+from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import FRAME_MAX_BYTES
@@ -61,6 +64,18 @@ _ENVELOPE = (
 _STALE_DELTA = _ENVELOPE.format("text_delta", '{"text":"00000000000000000000 some words of an answer "}')
 
 
+DEFINITION = "bench"
+"""The definition with a tool."""
+TOOL_QUESTION = "calculate"
+
+
+def reply_with_tool(count: int, prompt: Prompt) -> Iterable[ScriptStep]:
+    """Runs Python first, if that was the question."""
+    if isinstance(prompt.conversation[-1], UserEntry) and last_user_text(prompt) == TOOL_QUESTION:
+        return tool_calls((f"call_{time.monotonic_ns()}", "run_python", {"code": "print(sum(range(100)))"}))
+    return reply_of_deltas(count, prompt)
+
+
 def reply_of_deltas(count: int, prompt: Prompt) -> Iterable[ScriptStep]:
     yield MessageStarted("", "scripted")
     yield TextStarted()
@@ -77,8 +92,8 @@ class StampingDriver(ScriptedDriver):
     max_calls = 100_000
     """More than any benchmark has turns: none waits for another."""
 
-    def __init__(self, pace: float, deltas: int = DELTAS) -> None:
-        super().__init__(partial(reply_of_deltas, deltas))
+    def __init__(self, pace: float, deltas: int = DELTAS, *, tools: bool = False) -> None:
+        super().__init__(partial(reply_with_tool if tools else reply_of_deltas, deltas))
         self._pace = pace
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
@@ -91,7 +106,13 @@ class StampingDriver(ScriptedDriver):
 
 
 async def serve_agentvm(
-    pace: float, deltas: int, data_dir: Path | None, provider: str | None, database: str | None = None
+    pace: float,
+    deltas: int,
+    data_dir: Path | None,
+    provider: str | None,
+    database: str | None = None,
+    *,
+    tools: bool = False,
 ) -> None:
     with TemporaryDirectory() as temporary:
         system = SystemSettings(
@@ -101,15 +122,16 @@ async def serve_agentvm(
             database=None if database is None else Secret(database),
         )
         config = ServerConfig(system=system)
-        drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace, deltas)}
+        drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace, deltas, tools=tools)}
         if provider is not None:
             config = replace(
                 config, llm=LlmSettings(model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"))
             )
             drivers = None
+        definitions = [Definition(name=DEFINITION, tools=("run_python",))] if tools else []
         # As `avm serve` does.
         relax_collector()
-        async with start_server(config, drivers=drivers) as running:
+        async with start_server(config, drivers=drivers, definitions=definitions) as running:
             freeze_loaded()
             print(running.port, flush=True)
             await anyio.sleep_forever()
@@ -162,9 +184,11 @@ if __name__ == "__main__":
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--provider")
     parser.add_argument("--database")
+    parser.add_argument("--tools", action="store_true")
     chosen = parser.parse_args()
     ours = partial(JoiningProtocol, budget=ByteBudget())
     serve = partial(serve_floor, chosen.pace, chosen.deltas, ours if chosen.kind == "floor" else WebSocketsSansIOProtocol)
     if chosen.kind == "agentvm":
-        serve = partial(serve_agentvm, chosen.pace, chosen.deltas, chosen.data_dir, chosen.provider, chosen.database)
+        parts = (chosen.pace, chosen.deltas, chosen.data_dir, chosen.provider, chosen.database)
+        serve = partial(serve_agentvm, *parts, tools=chosen.tools)
     anyio.run(serve, backend_options={"use_uvloop": True})
