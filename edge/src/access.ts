@@ -21,20 +21,24 @@ interface KeyRecord {
   /** Absent: all containers of the tenant. */
   containers?: string[];
   expiresAt?: number;
+  /** Whether it may delete entries of the ledger that somebody has stored. */
+  ledger?: boolean;
 }
 
 export class Principal {
   readonly tenant: string;
+  readonly mayTakeEntries: boolean;
   #containers: Map<Place, string> | undefined;
 
-  private constructor(tenant: string, containers: Map<Place, string> | undefined) {
+  private constructor(tenant: string, containers: Map<Place, string> | undefined, mayTakeEntries: boolean) {
     this.tenant = tenant;
+    this.mayTakeEntries = mayTakeEntries;
     this.#containers = containers;
   }
 
-  static async of(tenant: string, containers: readonly string[] | undefined): Promise<Principal> {
+  static async of(tenant: string, containers: readonly string[] | undefined, mayTakeEntries = false): Promise<Principal> {
     const named = containers && new Map(await Promise.all(containers.map(async (name): Promise<[Place, string]> => [await placeOf(name), name])));
-    return new Principal(tenant, named);
+    return new Principal(tenant, named, mayTakeEntries);
   }
 
   /** The container that clients mean who name none. */
@@ -64,6 +68,11 @@ export class Principal {
     return `${this.tenant}/${place}`;
   }
 
+  /** Whether both are the same: a key that was changed meanwhile is another one. */
+  equals(other: Principal): boolean {
+    return this.tenant === other.tenant && JSON.stringify(this.containers) === JSON.stringify(other.containers);
+  }
+
   /** The object that lists the containers of the tenant. */
   get directory(): string {
     return `${this.tenant}/containers`;
@@ -77,7 +86,7 @@ export async function authenticate(env: Env, token: string): Promise<Principal> 
   const text = await env.KEYS.get(`key:${await digestOf(env, token)}`, { cacheTtl: KEY_CACHE_SECONDS });
   const key = text === null ? undefined : (JSON.parse(text) as KeyRecord);
   if (key === undefined || (key.expiresAt !== undefined && key.expiresAt <= Date.now())) throw unauthenticated("The credentials are missing or invalid");
-  return await Principal.of(key.tenant ?? DEFAULT_TENANT, key.containers);
+  return await Principal.of(key.tenant ?? DEFAULT_TENANT, key.containers, key.ledger === true);
 }
 
 /** HMAC-SHA256 of a key under the pepper of the deployment. */

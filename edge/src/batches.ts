@@ -1,11 +1,14 @@
 /** Batches — what is told of containers, images and agents, and of a turn that nobody runs any more. */
 
-import { type Batch, type Numbered, packEvents, tell, type Told } from "./events.ts";
+import type { UserMessage } from "../../clients/typescript/src/types.ts";
+import { BODY_MAX_BYTES, pack, sizeOf, unpack } from "./body.ts";
+import { type Batch, type Numbered, packEvents, tell, type Told, unpackEvents } from "./events.ts";
 import type { FoldRequest, Image } from "./records.ts";
 import type { TurnRow } from "./store.ts";
 import { Turn } from "./turn.ts";
 
 const LOST = "The turn was cut off twice, and is not begun a third time: send the message again";
+const LOST_CALL = "The call began, or was about to, and its end is not known.";
 
 /** Events that have no place in the order of a session. */
 const unnumbered = (scope: Batch["scope"], ...events: Told[]): Batch => ({ scope, events: events.map((event) => ({ ...event, seq: 0 })) });
@@ -43,14 +46,34 @@ export function stoppedBatch(image: Image): Batch {
   );
 }
 
+/** What is told of a turn that begins; it follows from what is stored of it, so a new run tells the same again. */
+export function opening(image: Image, turnId: string, user: UserMessage, at: number, isQueued: boolean): Told[] {
+  const persisted = tell("message_persisted", { sessionId: image.sessionId, messageId: user.id, savedAt: at }, at);
+  return [...(isQueued ? [] : [persisted]), tell("user_message", user, at), tell("turn_request", { turnId, messageId: user.id, timestamp: at }, at)];
+}
+
+/** What is told that a turn goes on. It also stands for each number that a lost run may have told, and nobody knows what. */
+export function resumed(turnId: string, messageId: string, attempt: number, at: number): Told {
+  return tell("turn_resumed", { turnId, messageId, attempt, timestamp: at }, at);
+}
+
 /** The end of a turn that was cut off too often. */
-export function lostTurn(row: TurnRow, image: Image, lastSeq: number, at: number): { fold: FoldRequest; batch: Batch } {
-  const user = JSON.parse(row.user) as { id: string };
+export async function lostTurn(row: TurnRow, image: Image, at: number): Promise<{ fold: FoldRequest; batch: Batch }> {
+  const user = JSON.parse(row.user) as UserMessage;
+  const before = row.body === null ? undefined : await unpack(row.body);
   const turn = new Turn(row.turn_id, user.id, row.accepted_at);
-  let seq = lastSeq;
-  const events: Numbered[] = turn.fail("turn_limit_reached", LOST, true, at).map((event) => ({ ...event, seq: ++seq }));
-  const body = JSON.stringify({ messages: [user, ...turn.messages], events: packEvents(events), first: lastSeq + 1, produced: turn.produced });
+  if (before !== undefined) turn.restore(before.messages.slice(1), before.produced ?? 0, before.usage);
+  const numbered = (told: readonly Told[], last: number): Numbered[] => told.map((event, index): Numbered => ({ ...event, seq: last + 1 + index }));
+  const earlier = before === undefined ? numbered(opening(image, row.turn_id, user, row.accepted_at, false), row.first_seq) : unpackEvents(before.events, before.first ?? 0);
+  const known = earlier.at(-1)?.seq ?? row.last_seq;
+  const unknown = numbered(Array.from({ length: Math.max(0, row.last_seq - known) }, () => resumed(row.turn_id, user.id, row.attempt, at)), known);
+  const lostCalls = [...turn.pending].flatMap((call) => turn.finish(call, { result: LOST_CALL, isError: true }, at));
+  const end = numbered([...lostCalls, ...turn.fail("turn_limit_reached", LOST, true, at)], Math.max(known, row.last_seq));
+  const told = [...earlier, ...unknown, ...end];
+  const body = { messages: [user, ...turn.messages], events: packEvents(earlier.length > 0 ? told : []), first: told[0]?.seq ?? 0, produced: turn.produced, usage: turn.usage };
+  const whole = await pack(body);
   const { session_id: sessionId, n, turn_id: turnId, attempt, runner } = row;
-  const fold: FoldRequest = { sessionId, n, turnId, attempt, runner, state: "ended", lastSeq: seq, body, waits: [], entry: "" };
-  return { fold, batch: { scope: { ...scopeOf(image), turnId }, events } };
+  const stored = sizeOf(whole) <= BODY_MAX_BYTES ? whole : await pack({ ...body, events: [] });
+  const fold: FoldRequest = { sessionId, n, turnId, attempt, runner, state: "ended", lastSeq: end.at(-1)?.seq ?? row.last_seq, body: stored, waits: [], entries: "" };
+  return { fold, batch: { scope: { ...scopeOf(image), turnId }, events: [...unknown, ...end] } };
 }

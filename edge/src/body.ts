@@ -40,6 +40,8 @@ export async function messagesOf(turns: readonly StoredTurn[]): Promise<Message[
   return bodies.flatMap((body) => body.messages);
 }
 
+export const sizeOf = (body: string | ArrayBuffer): number => (typeof body === "string" ? body.length : body.byteLength);
+
 async function through(data: string | ArrayBuffer, stream: CompressionStream | DecompressionStream): Promise<ArrayBuffer> {
   return await new Response(new Response(data).body?.pipeThrough(stream)).arrayBuffer();
 }

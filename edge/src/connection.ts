@@ -12,6 +12,7 @@ import { type EdgeError, invalid, shorten, tooLarge, unauthenticated, visible, E
 import type { Batch } from "./events.ts";
 import { random } from "./ids.ts";
 import { checkBounds, type Data, DATA_MAX_BYTES, FRAME_MAX_BYTES, isObject, MESSAGE_MAX_BYTES } from "./input.ts";
+import { KeyWatch } from "./key_watch.ts";
 import { Peer } from "./peer.ts";
 import { replay } from "./replay.ts";
 import { COMMANDS, encodeBatch, encodeError, encodeReply, isEventType } from "./v1.ts";
@@ -25,11 +26,20 @@ const NOT_YET = "Authentication is needed before anything else: send an auth fra
 const FRAMES = "a client sends auth, subscribe, unsubscribe, <command>_request, or an __ack";
 const SUFFIX = "_request";
 
+/** Who a socket belongs to, by which credential. */
+export interface Known {
+  token: string;
+  principal: Principal;
+}
+
 export class Connection {
   #env: Env;
   #socket: WebSocket;
   #id = `conn_${random()}`;
-  #principal: Principal | undefined;
+  #known: Known | undefined;
+  #key: KeyWatch | undefined;
+  /** Events that wait until the key was looked up. */
+  #unheard: Batch[] = [];
   #peer: Peer | undefined;
   #rpc: RpcPeer | undefined;
   #isReliable = false;
@@ -40,10 +50,10 @@ export class Connection {
   #held: string[] = [];
   #deadline: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(env: Env, socket: WebSocket, principal: Principal | undefined, waitUntil: (promise: Promise<unknown>) => void) {
+  constructor(env: Env, socket: WebSocket, known: Known | undefined, waitUntil: (promise: Promise<unknown>) => void) {
     this.#env = env;
     this.#socket = socket;
-    this.#principal = principal;
+    this.#known = known;
     this.#waitUntil = waitUntil;
   }
 
@@ -53,18 +63,20 @@ export class Connection {
     this.#socket.addEventListener("close", () => this.#gone());
     this.#socket.addEventListener("error", () => this.#gone());
     this.#write(this.#wrap(JSON.stringify({ type: "server_hello", timestamp: Date.now(), data: {} })));
-    if (this.#principal !== undefined) this.#enter(this.#principal);
+    if (this.#known !== undefined) this.#enter(this.#known);
     else this.#deadline = setTimeout(() => this.#close(4401, "unauthenticated"), HANDSHAKE_TIMEOUT_MS);
   }
 
-  #enter(principal: Principal): Peer {
+  #enter({ token, principal }: Known): Peer {
     clearTimeout(this.#deadline);
+    this.#key = new KeyWatch(this.#env, token, principal, () => this.#close(4401, "unauthenticated"));
     this.#peer = new Peer(this.#env, this.#id, principal, (batch) => this.#tell(batch), this.#waitUntil);
     return this.#peer;
   }
 
   #gone(): void {
     clearTimeout(this.#deadline);
+    this.#key?.close();
     this.#peer?.close();
     this.#peer = undefined;
   }
@@ -87,6 +99,7 @@ export class Connection {
     const text = typeof frame === "string" ? frame : new TextDecoder().decode(frame);
     this.#frames = this.#frames.then(async () => {
       try {
+        if (this.#key?.isFresh === false && !(await this.#key.check())) return;
         await this.#receive(text);
       } catch (error) {
         this.#refuse(visible(error), undefined, {});
@@ -134,7 +147,8 @@ export class Connection {
     if (this.#peer !== undefined) return;
     const found = isObject(headers) ? Object.entries(headers).find(([name]) => name.toLowerCase() === "authorization")?.[1] : "";
     try {
-      this.#enter(await authenticate(this.#env, bearer(typeof found === "string" ? found : "")));
+      const token = bearer(typeof found === "string" ? found : "");
+      this.#enter({ token, principal: await authenticate(this.#env, token) });
     } catch (error) {
       if (error instanceof Failure && error.code === "unauthenticated") return this.#close(4401, "unauthenticated");
       throw error;
@@ -201,6 +215,15 @@ export class Connection {
   // --- frames for the client
 
   #tell(batch: Batch): void {
+    if (this.#key?.isFresh !== false && this.#unheard.length === 0) return this.#say(batch);
+    if (this.#unheard.push(batch) > FRAMES_MAX) return this.#close(1008, "too many events at once");
+    if (this.#unheard.length > 1) return;
+    this.#waitUntil((this.#key?.check() ?? Promise.resolve(true)).then((isValid) => {
+      for (const waiting of this.#unheard.splice(0)) if (isValid) this.#say(waiting);
+    }));
+  }
+
+  #say(batch: Batch): void {
     if (this.#rpc !== undefined) this.#rpc.tell(batch);
     else for (const text of encodeBatch(batch)) this.#write(this.#form(text));
   }

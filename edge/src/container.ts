@@ -9,15 +9,18 @@
 
 import { DurableObject } from "cloudflare:workers";
 import { type Env, leaseMs } from "./env.ts";
+import { push } from "./ledger.ts";
 import { containerBatch, deletedBatch, lostTurn, registeredBatch, stoppedBatch } from "./batches.ts";
 import type { Batch } from "./events.ts";
-import type * as records from "./records.ts";
+import * as records from "./records.ts";
 import { INBOX_MAX, Store, acceptedOf, type TurnRow } from "./store.ts";
 
 /** New runs of a turn whose Worker is gone. */
 const RERUNS_MAX = 1;
 /** Sessions that are named to the object; a socket that wants more hears all of them. */
 const SESSIONS_NAMED_MAX = 20;
+/** The longest time between two attempts to send entries to a server. */
+const PUSH_WAIT_MAX_MS = 60 * 60 * 1000;
 
 interface Listener {
   connection: string;
@@ -27,6 +30,9 @@ interface Listener {
 
 export class Container extends DurableObject<Env> {
   #store: Store;
+  #alarmAt = Number.POSITIVE_INFINITY;
+  /** Attempts to send entries that have failed one after the other. */
+  #failedPushes = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -89,6 +95,7 @@ export class Container extends DurableObject<Env> {
     return this.#burst("deleteImage", () => {
       const image = this.#store.image(imageId);
       if (image === undefined) return undefined;
+      this.#interrupt(image.sessionId, false);
       this.#store.deleteImage(image);
       this.#broadcast(deletedBatch(image), connection);
       return image;
@@ -136,7 +143,8 @@ export class Container extends DurableObject<Env> {
       const [first] = open;
       if (first === undefined) {
         this.#watch();
-        return { ...reply, queued: false, run: this.#toRun(this.#store.turn(image.sessionId, n) as TurnRow, image, request.runner, agentIsNew, seq) };
+        const row = this.#store.turn(image.sessionId, n) as TurnRow;
+        return { ...reply, queued: false, run: this.#toRun(row, image, request.runner, agentIsNew, { firstSeq: seq, reserved: row.last_seq }) };
       }
       if (first.state !== "parked") return { ...reply, queued: true };
       // The user goes on: what waits is not waited for any more.
@@ -147,18 +155,29 @@ export class Container extends DurableObject<Env> {
 
   async fold(request: records.FoldRequest): Promise<records.FoldReply> {
     return this.#burst("fold", () => {
-      if (!this.#store.fold(request)) return { stored: false };
+      if (!this.#store.fold(request)) {
+        // The provider has charged for it, whoever has the turn.
+        this.#store.keepEntries(request.entries);
+        if (request.entries !== "" && this.env.NODE_URL) this.#watch();
+        return { stored: false };
+      }
       if (request.state === "running") return { stored: true };
       const image = this.#store.imageOfSession(request.sessionId);
       const [first] = this.#store.open(request.sessionId);
       if (request.state === "parked") this.#watch(Math.min(...request.waits.map((wait) => wait.expiresAt)));
       if (image === undefined || first?.state !== "queued") {
-        if (this.#store.unfinished().length === 0) this.#unwatch();
+        // The alarm that was set for the turn sends its entries, those of several turns at once.
+        if (this.#store.unfinished().length === 0 && !this.env.NODE_URL) this.#unwatch();
         return { stored: true };
       }
-      this.#store.run(first, request.runner, request.lastSeq);
-      return { stored: true, next: this.#toRun({ ...first, runner: request.runner }, image, request.runner, false, request.lastSeq) };
+      const reserved = this.#store.run(first, request.runner, request.lastSeq);
+      return { stored: true, next: this.#toRun({ ...first, runner: request.runner }, image, request.runner, false, { firstSeq: request.lastSeq, reserved }) };
     });
+  }
+
+  /** Lets a Worker number more events of its turn. */
+  async reserve(request: records.ReserveRequest): Promise<boolean> {
+    return this.#burst("reserve", () => this.#store.reserve(request));
   }
 
   /** Gives a lost turn to a new Worker; undefined if it has one, or has ended. */
@@ -168,9 +187,8 @@ export class Container extends DurableObject<Env> {
       const image = this.#store.imageOfSession(rerun.sessionId);
       if (row === undefined || image === undefined || row.turn_id !== rerun.turnId) return undefined;
       if (row.state !== "running" || row.runner !== "" || row.attempt !== rerun.attempt) return undefined;
-      const seq = this.#store.lastSeq(rerun.sessionId);
-      this.#store.run(row, runner, seq);
-      return this.#toRun({ ...row, runner }, image, runner, false, seq);
+      const reserved = this.#store.rerun(row, runner);
+      return this.#toRun({ ...row, runner }, image, runner, false, { firstSeq: row.first_seq, reserved, lost: row.last_seq });
     });
   }
 
@@ -203,10 +221,10 @@ export class Container extends DurableObject<Env> {
     return this.#burst("history", () => this.#store.history(sessionId, Number.MAX_SAFE_INTEGER, maxBytes));
   }
 
-  async after(sessionId: string, seq: number): Promise<{ image?: records.Image; turns: records.StoredTurn[]; lastSeq: number }> {
+  async after(sessionId: string, seq: number): Promise<{ image?: records.Image; turns: records.StoredTurn[]; lastSeq: number; reservedSeq: number }> {
     return this.#burst("after", () => {
       const image = this.#store.imageOfSession(sessionId);
-      return { ...(image ? { image } : {}), turns: this.#store.after(sessionId, seq), lastSeq: this.#store.lastSeq(sessionId) };
+      return { ...(image ? { image } : {}), turns: this.#store.after(sessionId, seq), lastSeq: this.#store.lastSeq(sessionId), reservedSeq: this.#store.reservedSeq(sessionId) };
     });
   }
 
@@ -225,8 +243,13 @@ export class Container extends DurableObject<Env> {
     });
   }
 
-  async ledger(after: number, limit: number): Promise<records.LedgerRow[]> {
-    return this.#burst("ledger", () => this.#store.ledger(after, limit));
+  async ledger(limit: number): Promise<records.LedgerEntry[]> {
+    return this.#burst("ledger", () => this.#store.entries(limit));
+  }
+
+  /** Forgets entries that somebody has fetched. */
+  async dropEntries(ids: string[]): Promise<void> {
+    this.#burst("dropEntries", () => this.#store.dropEntries(new Set(ids)));
   }
 
   // --- Workers that listen
@@ -266,10 +289,26 @@ export class Container extends DurableObject<Env> {
   async alarm(): Promise<void> {
     const at = Date.now();
     const written = this.#store.written;
+    this.#alarmAt = Number.POSITIVE_INFINITY;
     let next = Number.POSITIVE_INFINITY;
     for (const row of this.#store.unfinished()) next = Math.min(next, await this.#look(row, at));
+    if (this.env.NODE_URL) next = Math.min(next, await this.#push(at));
     if (Number.isFinite(next)) this.#watch(next);
     this.#log("alarm", at, this.#store.written - written);
+  }
+
+  /** Sends the entries of the ledger to a server; returns when to try again. What was not acknowledged is sent again. */
+  async #push(at: number): Promise<number> {
+    const entries = this.#store.entries(this.#failedPushes === 0 ? records.ENTRIES_MAX : 1);
+    if (entries.length === 0) return Number.POSITIVE_INFINITY;
+    if (await push(this.env, this.#store.container()?.object ?? "", entries)) {
+      this.#failedPushes = 0;
+      this.#store.dropEntries(new Set(entries.map(({ id }) => id)));
+      return this.#store.hasEntries() ? at : Number.POSITIVE_INFINITY;
+    }
+    const wait = Math.min(leaseMs(this.env) * 2 ** this.#failedPushes, PUSH_WAIT_MAX_MS);
+    this.#failedPushes += 1;
+    return Date.now() + wait;
   }
 
   // --- turns that nobody runs
@@ -282,7 +321,7 @@ export class Container extends DurableObject<Env> {
     // A Worker that is alive ends its turn by its own deadline.
     if (isAlive) return at + lease;
     if (row.attempt >= RERUNS_MAX && row.runner !== "") {
-      this.#endLost(row, at);
+      await this.#endLost(row, at);
       return Number.POSITIVE_INFINITY;
     }
     // A turn without a Worker was handed out before: the queue hands it out once more, and only one Worker can take it.
@@ -307,23 +346,23 @@ export class Container extends DurableObject<Env> {
   }
 
   /** Ends a turn without a Worker. */
-  #endLost(row: TurnRow, at: number): void {
+  async #endLost(row: TurnRow, at: number): Promise<void> {
     const image = this.#store.imageOfSession(row.session_id);
     if (image === undefined) return;
-    const { fold, batch } = lostTurn(row, image, this.#store.lastSeq(row.session_id), at);
+    const { fold, batch } = await lostTurn(row, image, at);
     if (this.#store.fold(fold)) this.#broadcast(batch, "");
   }
 
   #resume(row: TurnRow, image: records.Image, waits: records.Wait[], runner: string): records.Accepted {
     this.#store.setWaits(row, waits);
-    this.#store.run(row, runner, row.last_seq);
+    const reserved = this.#store.run(row, runner, row.last_seq);
     this.#watch();
-    return this.#toRun({ ...row, waits: JSON.stringify(waits), runner, state: "running" }, image, runner, false, row.last_seq);
+    return this.#toRun({ ...row, waits: JSON.stringify(waits), runner, state: "running" }, image, runner, false, { firstSeq: row.last_seq, reserved });
   }
 
-  #toRun(row: TurnRow, image: records.Image, runner: string, agentIsNew: boolean, firstSeq: number): records.Accepted {
+  #toRun(row: TurnRow, image: records.Image, runner: string, agentIsNew: boolean, seqs: Pick<records.Accepted, "firstSeq" | "reserved" | "lost">): records.Accepted {
     const history = this.#store.history(row.session_id, row.n);
-    return acceptedOf(row, image, agentIsNew, firstSeq, history, this.#listeners(row.session_id, runner).length);
+    return acceptedOf(row, image, agentIsNew, seqs, history, this.#listeners(row.session_id, runner).length);
   }
 
   #repeated(image: records.Image, row: TurnRow): records.AcceptReply {
@@ -390,11 +429,15 @@ export class Container extends DurableObject<Env> {
   // --- the alarm, and the log of being awake
 
   #watch(at: number = Date.now() + leaseMs(this.env)): void {
+    // An alarm that comes earlier looks at everything, and sets the next one.
+    if (this.#alarmAt <= at) return;
+    this.#alarmAt = at;
     this.#store.written += 1;
     this.ctx.waitUntil(this.ctx.storage.setAlarm(at));
   }
 
   #unwatch(): void {
+    this.#alarmAt = Number.POSITIVE_INFINITY;
     this.#store.written += 1;
     this.ctx.waitUntil(this.ctx.storage.deleteAlarm());
   }

@@ -24,9 +24,16 @@ export interface Env {
   LEASE_SECONDS?: string;
   /** How long a call waits for somebody. */
   WAIT_SECONDS?: string;
-  /** A server that runs the tools which cannot run here; and the variable with the key for it. */
+  /** A server that runs the tools which cannot run here, and books the entries of the ledger; and the key for it. */
   NODE_URL?: string;
   NODE_KEY?: string;
+  /** JSON: tenant -> the variable with its key for the server, instead of NODE_KEY. */
+  NODE_KEYS?: string;
+  /** JSON: name of a secret of tools -> { variable, hosts, tenants? }. */
+  TOOL_SECRETS?: string;
+  /** How often the key of a socket is looked up again on which something is said or heard; and on which nothing is. */
+  KEY_SECONDS?: string;
+  KEY_IDLE_SECONDS?: string;
   /** Hosts of the operator's own network that tools may call, with ports, separated by commas. */
   ALLOW_HOSTS?: string;
   /** `1`: the object logs each time it wakes. */
@@ -47,24 +54,67 @@ const SILENCE_SECONDS = 120;
 const LEASE_SECONDS = 60;
 const WAIT_SECONDS = 24 * 60 * 60;
 
+const KEY_SECONDS = 60;
+const KEY_IDLE_SECONDS = 30 * 60;
+
 const seconds = (value: string | undefined, standard: number): number => (Number(value) > 0 ? Number(value) : standard) * 1000;
 
 export const silenceMs = (env: Env, provider: Provider): number => provider.silenceSeconds === undefined ? seconds(env.SILENCE_SECONDS, SILENCE_SECONDS) : provider.silenceSeconds * 1000;
 export const leaseMs = (env: Env): number => seconds(env.LEASE_SECONDS, LEASE_SECONDS);
 export const waitMs = (env: Env): number => seconds(env.WAIT_SECONDS, WAIT_SECONDS);
+export const keyMs = (env: Env): number => seconds(env.KEY_SECONDS, KEY_SECONDS);
+export const keyIdleMs = (env: Env): number => seconds(env.KEY_IDLE_SECONDS, KEY_IDLE_SECONDS);
 export const maxTokens = (env: Env): number => (Number(env.MAX_TOKENS) > 0 ? Number(env.MAX_TOKENS) : MAX_TOKENS);
 
+/** The key of a tenant for the server. */
+export function nodeKey(env: Env, tenant: string): string {
+  const named = parsed<Record<string, string>>(env.NODE_KEYS, "NODE_KEYS");
+  return Object.hasOwn(named, tenant) ? variable(env, named[tenant]) : (env.NODE_KEY ?? "");
+}
+
+interface ToolSecret {
+  variable: string;
+  /** Where it may be sent to, with the port if it is not the usual one. */
+  hosts: string[];
+  /** Whose tools may use it; absent: those of all tenants. */
+  tenants?: string[];
+}
+
+/** The value of a secret for a tool of a tenant that calls a host. */
+export function toolSecret(env: Env, tenant: string, name: string, host: string): string {
+  const secrets = parsed<Record<string, ToolSecret>>(env.TOOL_SECRETS, "TOOL_SECRETS");
+  const secret = Object.hasOwn(secrets, name) ? secrets[name] : undefined;
+  if (secret === undefined || !(secret.tenants?.includes(tenant) ?? true)) throw new EdgeError("secret_not_granted", `There is no secret ${shorten(name)} here for this tool: set TOOL_SECRETS`);
+  if (!secret.hosts.includes(host)) throw new EdgeError("secret_not_granted", `The secret ${shorten(name)} may not be sent to ${shorten(host)}`);
+  const value = variable(env, secret.variable);
+  if (value === "") throw new EdgeError("secret_not_granted", `The secret ${shorten(name)} has no value: its variable is not set`);
+  return value;
+}
+
+function variable(env: Env, name: string | undefined): string {
+  const value = name === undefined ? undefined : (env as unknown as Record<string, unknown>)[name];
+  return typeof value === "string" ? value : "";
+}
+
+function parsed<T>(text: string | undefined, name: string): T {
+  try {
+    return JSON.parse(text || "{}") as T;
+  } catch {
+    throw new EdgeError("config_invalid", `The variable ${name} is not valid JSON`);
+  }
+}
+
 /** The provider and the name of a model, and the provider's key. A model without a provider is one of the default provider. */
-export function modelOf(env: Env, wanted: string | undefined): { provider: Provider; key: string; model: string } {
+export function modelOf(env: Env, wanted: string | undefined): { name: string; provider: Provider; key: string; model: string } {
   const standard = env.DEFAULT_MODEL ?? "";
   const full = wanted === undefined ? standard : wanted.includes("/") ? wanted : `${standard.split("/")[0]}/${wanted}`;
   const slash = full.indexOf("/");
-  const provider = providers(env)[full.slice(0, Math.max(slash, 0))];
+  const name = full.slice(0, Math.max(slash, 0));
+  const provider = providers(env)[name];
   if (provider === undefined) throw new EdgeError("driver_not_found", `There is no provider for the model ${JSON.stringify(shorten(full))}: set PROVIDERS and DEFAULT_MODEL`);
-  const key = provider.keyVariable === undefined ? "" : (env as unknown as Record<string, unknown>)[provider.keyVariable];
-  return { provider, key: typeof key === "string" ? key : "", model: full.slice(slash + 1) };
+  return { name, provider, key: variable(env, provider.keyVariable), model: full.slice(slash + 1) };
 }
 
 export function providers(env: Env): Record<string, Provider> {
-  return JSON.parse(env.PROVIDERS ?? "{}") as Record<string, Provider>;
+  return parsed<Record<string, Provider>>(env.PROVIDERS, "PROVIDERS");
 }

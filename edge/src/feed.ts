@@ -36,6 +36,11 @@ export class Feed {
     return this.#seq;
   }
 
+  /** The number of the last event before the next one. */
+  startAfter(seq: number): void {
+    this.#seq = seq;
+  }
+
   /** Numbers events without telling them: what has to be stored first. */
   number(events: readonly Told[]): Numbered[] {
     const numbered = events.map((event): Numbered => ({ ...event, seq: ++this.#seq }));

@@ -17,8 +17,36 @@ const PLACEHOLDER = /\{([A-Za-z_][A-Za-z0-9_-]{0,63})\}/g;
 const ENTRY = /^(?:(GET|HEAD|POST|PUT|PATCH|DELETE) )?(https?:\/\/[^/?#{}]+)(\/[^?#]*)?$/;
 const PRIVATE = /^(localhost|.*\.localhost|.*\.internal|.*\.local|0\..*|10\..*|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\..*|127\..*|169\.254\..*|172\.(1[6-9]|2\d|3[01])\..*|192\.168\..*|\[.*\])$/i;
 
-export async function callHttp(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[], signal: AbortSignal): Promise<Outcome> {
-  const request = requestOf(tool, input, key, allowed);
+/** Gives the value of a secret for a host; an error if it was not granted. */
+export type SecretOf = (name: string, host: string) => string;
+
+const SECRET = /\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}/g;
+
+export async function callHttp(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[], secretOf: SecretOf, signal: AbortSignal): Promise<Outcome> {
+  const used = new Set<string>();
+  const outcome = await exchange(tool, input, key, allowed, recorded(secretOf, used), signal);
+  return { ...outcome, result: without(outcome.result, used) };
+}
+
+function recorded(secretOf: SecretOf, used: Set<string>): SecretOf {
+  return (name, host) => {
+    const value = secretOf(name, host);
+    used.add(value);
+    return value;
+  };
+}
+
+/** A result without the secrets of its request: some hosts repeat what they were sent. */
+function without(result: unknown, secrets: ReadonlySet<string>): unknown {
+  if (secrets.size === 0) return result;
+  if (typeof result === "string") return [...secrets].reduce((text, secret) => text.replaceAll(secret, "[secret]"), result);
+  if (Array.isArray(result)) return result.map((item) => without(item, secrets));
+  if (typeof result !== "object" || result === null) return result;
+  return Object.fromEntries(Object.entries(result).map(([name, value]) => [without(name, secrets), without(value, secrets)]));
+}
+
+async function exchange(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[], secretOf: SecretOf, signal: AbortSignal): Promise<Outcome> {
+  const request = requestOf(tool, input, key, allowed, secretOf);
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(tool.timeoutMs ?? TIMEOUT_MS)]);
   let response: Response;
   let text: string;
@@ -52,7 +80,7 @@ async function readBounded(response: Response): Promise<string> {
 }
 
 /** The request of a call; the same for the same input and key. `allowed` are hosts of the operator's own network. */
-export function requestOf(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[]): Request {
+export function requestOf(tool: ToolDefinition, input: Record<string, unknown>, key: string, allowed: readonly string[], secretOf: SecretOf): Request {
   const entry = ENTRY.exec(tool.entry ?? "");
   if (entry === null) throw new EdgeError("tool_failed", `The address of ${tool.name} is not METHOD https://host/path`);
   const [, method = "GET", origin = "", path = "/"] = entry;
@@ -60,9 +88,10 @@ export function requestOf(tool: ToolDefinition, input: Record<string, unknown>, 
   if (!allowed.includes(authority) && protocol !== "https:") throw new EdgeError("egress_refused", `A tool uses https; plain http only to a host of ALLOW_HOSTS`);
   if (!allowed.includes(authority) && PRIVATE.test(host.replace(/\.$/, ""))) throw new EdgeError("egress_refused", `${host} is not an address of the public network`);
   const used = new Set<string>();
+  const secretHere = (name: string): string => secretOf(name, authority);
   const url = new URL(origin + fillPath(path, input, used));
-  for (const [name, value] of fill(tool.http?.query, input, used)) url.searchParams.append(name, value);
-  const headers = new Headers(fill(tool.http?.headers, input, used));
+  for (const [name, value] of fill(tool.http?.query, input, used, secretHere)) url.searchParams.append(name, value);
+  const headers = new Headers(fill(tool.http?.headers, input, used, secretHere));
   const rest = Object.entries(input).filter(([name]) => !used.has(name));
   if (tool.repeat === "keyed") headers.set("idempotency-key", key);
   if (method === "GET" || method === "HEAD") {
@@ -95,9 +124,10 @@ function fillPath(path: string, input: Record<string, unknown>, used: Set<string
 }
 
 /** The pairs of `query` or `headers`; one whose argument was not given is left out. */
-function fill(templates: Record<string, string> | undefined, input: Record<string, unknown>, used: Set<string>): [string, string][] {
+function fill(templates: Record<string, string> | undefined, input: Record<string, unknown>, used: Set<string>, secretHere: (name: string) => string): [string, string][] {
   return Object.entries(templates ?? {}).flatMap(([name, template]): [string, string][] => {
-    if (template.includes("${secret:")) throw new EdgeError("secret_not_granted", `${name} needs a secret, and the edge has none for tools`);
+    // A value has an argument of the model or a secret, never both.
+    if (template.includes("${secret:")) return [[name, template.replaceAll(SECRET, (_, secret: string) => secretHere(secret))]];
     const names = [...template.matchAll(PLACEHOLDER)].map((match) => match[1] ?? "");
     for (const argument of names) used.add(argument);
     if (names.some((argument) => !(argument in input))) return [];

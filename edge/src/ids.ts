@@ -44,6 +44,9 @@ export function random(): string {
   return hex(crypto.getRandomValues(new Uint8Array(RANDOM_BYTES)));
 }
 
+/** The tenant in the name of an object, which is that of the tenant and of the place. */
+export const tenantOf = (object: string): string => object.slice(0, Math.max(object.lastIndexOf("/"), 0));
+
 /** An agent here is an instance for clients of 2.x. */
 export const instanceOf = (agentId: string): string => `inst_${agentId.replace(/^agent_/, "")}`;
 export const agentOf = (instanceId: string): string => `agent_${instanceId.replace(/^inst_/, "")}`;

@@ -166,7 +166,7 @@ export class Peer {
   }
 
   #run(link: Link, accepted: Accepted): Run {
-    const run = new Run(this.env, link, this.id, accepted, (batch) => this.deliver(batch));
+    const run = new Run(this.env, link, this.principal.tenant, this.id, accepted, (batch) => this.deliver(batch));
     this.runs.set(accepted.image.sessionId, run);
     return run;
   }

@@ -1,6 +1,6 @@
 /** Records — what a Worker and the object of a container tell each other. */
 
-import type { UserMessage } from "../../clients/typescript/src/types.ts";
+import type { Usage, UserMessage } from "../../clients/typescript/src/types.ts";
 import type { Batch } from "./events.ts";
 
 /** How an agent of an image answers: the snapshot of its definition. */
@@ -27,9 +27,8 @@ export interface ToolDefinition {
   timeoutMs?: number;
   http?: HttpParts;
   options?: Record<string, unknown>;
-  /** The version of a server that the tool was built from. */
-  resourceId?: string;
-  version?: string;
+  /** The version of a server's resource that the tool was built from. */
+  uri?: string;
 }
 
 export interface HttpParts {
@@ -100,8 +99,12 @@ export interface Accepted {
   /** What is stored of the turn itself, if it was begun before. */
   body?: string | ArrayBuffer;
   waits: Wait[];
-  /** The number of the last event before the turn. */
+  /** The number of the last event before the turn, or before this part of it. */
   firstSeq: number;
+  /** Events up to this number may be told: who goes on with a lost turn begins beyond them. */
+  reserved: number;
+  /** Events up to this number may have been told by a run that was lost. */
+  lost?: number;
   history: StoredTurn[];
   listeners: number;
 }
@@ -140,9 +143,12 @@ export interface FoldRequest {
   lastSeq: number;
   body: string | ArrayBuffer;
   waits: Wait[];
-  /** The entry of the ledger, as JSON; empty if nothing was used. */
-  entry: string;
+  /** The entries of the ledger since the last time, each a line of JSON. */
+  entries: string;
 }
+
+/** More numbers for the events of a turn. */
+export type ReserveRequest = Pick<FoldRequest, "sessionId" | "n" | "turnId" | "attempt" | "runner" | "lastSeq">;
 
 export interface FoldReply {
   /** False if another Worker has the turn: nothing was stored. */
@@ -150,11 +156,22 @@ export interface FoldReply {
   next?: Accepted;
 }
 
-export interface LedgerRow {
+/** Entries of one request to a server. */
+export const ENTRIES_MAX = 500;
+
+/** A model call, for the ledger of a server. `id` stays the same, however often it is sent. */
+export interface LedgerEntry {
+  id: string;
+  at: number;
+  containerId: string;
+  imageId: string;
   sessionId: string;
-  n: number;
   turnId: string;
-  entry: string;
+  /** The kind of the provider. */
+  driver: string;
+  provider: string;
+  model: string;
+  usage: Usage;
 }
 
 /** From the object to a Worker that listens. */

@@ -10,23 +10,27 @@ export async function replay(peer: Peer, sessionId: string, after: number | null
   const link = await peer.linkTo(sessionId);
   if (link === undefined) return;
   if (after === null) return peer.listen(link, sessionId);
-  const { image, turns, lastSeq } = await link.stub.after(sessionId, after);
+  const { image, turns, lastSeq, reservedSeq } = await link.stub.after(sessionId, after);
   if (image === undefined) return;
   peer.subscribe(sessionId);
   peer.heardUpTo(sessionId, after);
-  if (after > lastSeq) {
+  if (after > reservedSeq) {
     // A cursor that the session has never had: of another deployment, or invented.
     peer.heardUpTo(sessionId, lastSeq);
     peer.tellOf(image, tell("resync_required", { sessionId, cursor: String(lastSeq) }, Date.now()));
   }
+  let heard = Math.min(after, lastSeq);
   for (const turn of turns) {
     const body = await unpack(turn.body);
-    const events = unpackEvents(body.events, body.first ?? turn.firstSeq + 1);
-    if (events.length === 0 && turn.lastSeq > turn.firstSeq) {
-      peer.tellOf(image, tell("resync_required", { sessionId, cursor: String(turn.lastSeq) }, Date.now()));
-      peer.heardUpTo(sessionId, turn.lastSeq);
+    const events = unpackEvents(body.events, body.first ?? turn.firstSeq + 1).filter(({ seq }) => seq > heard);
+    // Events are missing that were too many to be stored, or that were taken back: the history has what is left of them.
+    const from = (events[0]?.seq ?? turn.lastSeq + 1) - 1;
+    if (from > heard) {
+      peer.tellOf(image, tell("resync_required", { sessionId, cursor: String(from) }, Date.now()));
+      peer.heardUpTo(sessionId, from);
     }
     peer.deliver({ scope: { ...scopeOf(image), turnId: turn.turnId }, events });
+    heard = Math.max(heard, turn.lastSeq);
   }
   peer.listen(link, sessionId, Math.max(after, turns.at(-1)?.lastSeq ?? 0));
 }

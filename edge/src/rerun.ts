@@ -1,7 +1,7 @@
 /** Rerun — runs a turn whose Worker is gone, without a client of its own: who listens is told by way of the object. */
 
 import type { Env } from "./env.ts";
-import { random } from "./ids.ts";
+import { random, tenantOf } from "./ids.ts";
 import { Link } from "./link.ts";
 import type { Accepted, Rerun } from "./records.ts";
 import { Run } from "./runner.ts";
@@ -19,7 +19,7 @@ export async function rerun(env: Env, lost: Rerun): Promise<void> {
   try {
     let next: Accepted | undefined = await link.stub.take(lost, runner);
     while (next !== undefined) {
-      current = new Run(env, link, runner, next, () => {});
+      current = new Run(env, link, tenantOf(lost.object), runner, next, () => {});
       current.begin(true);
       next = await current.run();
     }

@@ -5,8 +5,8 @@
  * has taken over in the meantime is dropped in silence: that one tells its end.
  */
 
-import { type Body, BODY_MAX_BYTES, messagesOf, pack, unpack } from "./body.ts";
-import { scopeOf } from "./batches.ts";
+import { type Body, BODY_MAX_BYTES, messagesOf, pack, sizeOf, unpack } from "./body.ts";
+import { opening, resumed, scopeOf } from "./batches.ts";
 import { type Env, maxTokens, modelOf, silenceMs, waitMs } from "./env.ts";
 import { EdgeError, ProviderError, visible } from "./errors.ts";
 import { type Batch, type Numbered, packEvents, tell, type Told, unpackEvents } from "./events.ts";
@@ -15,13 +15,16 @@ import type { Link } from "./link.ts";
 import { anthropic } from "./providers/anthropic.ts";
 import { openai } from "./providers/openai.ts";
 import { entriesOf, type Stream } from "./providers/prompt.ts";
-import type { Accepted, FoldReply, Wait } from "./records.ts";
+import type { Accepted, FoldReply, LedgerEntry, Wait } from "./records.ts";
 import { Tools } from "./tools.ts";
-import { type Call, type Message, Turn } from "./turn.ts";
+import { type Call, type Message, type ModelCall, Turn } from "./turn.ts";
 
 /** Model calls of one turn. */
 const STEPS_MAX = 50;
 const TURN_MAX_MS = 10 * 60 * 1000;
+/** Numbers of events that are reserved at a time, after the first; and those that are left for what cannot wait. */
+const RESERVED_MORE = 2_048;
+const RESERVED_SPARE = 8;
 
 export class Run {
   readonly accepted: Accepted;
@@ -34,30 +37,41 @@ export class Run {
   #history: Message[] = [];
   #started: string[] = [];
   #earlier: Numbered[] = [];
+  /** Whether the events of the turn are too many to be stored. */
+  #isEventless = false;
+  #reserved: number;
   #stop = new AbortController();
 
-  constructor(env: Env, link: Link, runner: string, accepted: Accepted, deliver: (batch: Batch) => void) {
+  constructor(env: Env, link: Link, tenant: string, runner: string, accepted: Accepted, deliver: (batch: Batch) => void) {
     this.#env = env;
     this.#link = link;
     this.#runner = runner;
     this.accepted = accepted;
+    this.#reserved = accepted.reserved;
     const scope = { ...scopeOf(accepted.image), agentId: accepted.agentId, turnId: accepted.turnId };
     this.feed = new Feed(scope, accepted.firstSeq, accepted.listeners, deliver, link);
     this.#turn = new Turn(accepted.turnId, accepted.user.id, accepted.acceptedAt);
-    this.#tools = new Tools(env, accepted.image.definition.tools, accepted.image);
+    this.#tools = new Tools(env, accepted.image.definition.tools, accepted.image, tenant);
   }
 
-  /** Tells that the turn has begun; or that it goes on. */
+  /** Tells that the turn has begun. That one goes on is told when it is known from where. */
   begin(isQueued = false): void {
-    const { accepted } = this;
-    const { turnId, acceptedAt, user, image, attempt } = accepted;
-    if (accepted.body !== undefined || attempt > 0) {
-      this.feed.tell([tell("turn_resumed", { turnId, messageId: user.id, attempt, timestamp: Date.now() }, Date.now())]);
-      return;
-    }
-    const persisted = tell("message_persisted", { sessionId: image.sessionId, messageId: user.id, savedAt: acceptedAt }, acceptedAt);
-    const request = tell("turn_request", { turnId, messageId: user.id, timestamp: acceptedAt }, acceptedAt);
-    this.feed.tell([...(isQueued ? [] : [persisted]), tell("user_message", user, acceptedAt), request]);
+    const { turnId, acceptedAt, user, image } = this.accepted;
+    if (!this.#isResumed) this.feed.tell(opening(image, turnId, user, acceptedAt, isQueued));
+  }
+
+  get #isResumed(): boolean {
+    return this.accepted.body !== undefined || this.accepted.lost !== undefined;
+  }
+
+  /** Tells that the turn goes on, from the number on that follows the last one which may have been told. */
+  #goOn(): void {
+    const { turnId, user, image, acceptedAt, attempt, body, lost, firstSeq } = this.accepted;
+    const at = Date.now();
+    if (body === undefined) this.feed.tell(opening(image, turnId, user, acceptedAt, false));
+    else this.feed.startAfter(this.#earlier.at(-1)?.seq ?? lost ?? firstSeq);
+    const unknown = Math.max(0, (lost ?? 0) - this.feed.lastSeq);
+    this.feed.tell(Array.from({ length: unknown + 1 }, () => resumed(turnId, user.id, attempt, at)));
   }
 
   /** Tells that the turn is being stopped. `stop` stops it. */
@@ -75,6 +89,7 @@ export class Run {
     const deadline = setTimeout(() => this.#stop.abort(new ProviderError("timeout", `The turn took longer than ${TURN_MAX_MS / 1000} s`, true)), TURN_MAX_MS);
     try {
       await this.#restore();
+      if (this.#isResumed) this.#goOn();
       let told = await this.#resume();
       for (let step = 0; told === undefined; step++) {
         if (step >= STEPS_MAX) throw new EdgeError("turn_limit_reached", `A turn makes at most ${STEPS_MAX} calls of the model`);
@@ -103,9 +118,8 @@ export class Run {
     if (before === undefined) return;
     this.#turn.restore(before.messages.slice(1), before.produced ?? 0, before.usage);
     this.#started = before.started ?? [];
-    const earlier = unpackEvents(before.events, before.first ?? 0);
-    // What a lost run has told has other numbers, and is told anew.
-    if (earlier.at(-1)?.seq === accepted.firstSeq) this.#earlier = earlier;
+    this.#earlier = unpackEvents(before.events, before.first ?? 0);
+    this.#isEventless = before.events.length === 0;
   }
 
   /** Goes on with a turn that has waited, or whose Worker is gone. Its end, if it has come. */
@@ -115,7 +129,7 @@ export class Run {
     if (!superseded) return await this.#callTools();
     for (const call of this.#turn.pending) {
       const outcome = { result: "Not made: the user went on with another message.", isError: false, denied: true };
-      this.feed.tell(this.#turn.finish(call, outcome, Date.now()));
+      await this.#tell(this.#turn.finish(call, outcome, Date.now()));
     }
     return this.#turn.interrupt(Date.now());
   }
@@ -126,10 +140,21 @@ export class Run {
     for await (const output of this.#stream()) {
       const events = turn.step(output, Date.now());
       if (turn.ended) return events;
-      this.feed.tell(events);
+      await this.#tell(events);
       if (this.#stop.signal.aborted) throw this.#stop.signal.reason;
     }
     return undefined;
+  }
+
+  /** Tells events; before the reserved numbers end, more are reserved. */
+  async #tell(events: Told[]): Promise<void> {
+    if (this.feed.lastSeq + events.length > this.#reserved - RESERVED_SPARE) {
+      const { image, n, turnId, attempt } = this.accepted;
+      const lastSeq = this.feed.lastSeq + events.length + RESERVED_MORE;
+      if (!(await this.#link.stub.reserve({ sessionId: image.sessionId, n, turnId, attempt, runner: this.#runner, lastSeq }))) throw new Superseded();
+      this.#reserved = Math.max(this.#reserved, lastSeq);
+    }
+    this.feed.tell(events);
   }
 
   #stream(): Stream {
@@ -160,10 +185,10 @@ export class Run {
     await Promise.all(
       due.map(async (call) => {
         const wait = waits.get(call.id);
-        if (wait?.answer !== undefined) this.feed.tell(this.#tools.answered(wait, this.accepted.turnId, Date.now()));
+        if (wait?.answer !== undefined) await this.#tell(this.#tools.answered(wait, this.accepted.turnId, Date.now()));
         const outcome = await this.#tools.run(call, wait?.answer, this.#started.includes(call.id), this.#stop.signal);
         if (this.#stop.signal.aborted) throw this.#stop.signal.reason;
-        this.feed.tell(turn.finish(call, outcome, Date.now()));
+        await this.#tell(turn.finish(call, outcome, Date.now()));
       }),
     );
     this.accepted.waits = held;
@@ -206,26 +231,29 @@ export class Run {
   async #store(state: "running" | "parked" | "ended", body: string | ArrayBuffer, waits: Wait[]): Promise<FoldReply> {
     const { image, n, turnId, attempt } = this.accepted;
     const request = { sessionId: image.sessionId, n, turnId, attempt, runner: this.#runner, state, body, waits };
-    return await this.#link.stub.fold({ ...request, lastSeq: this.feed.lastSeq, entry: state === "running" ? "" : this.#entry() });
+    const calls = this.#turn.calls.splice(0);
+    const lastSeq = state === "running" ? this.#reserved : this.feed.lastSeq;
+    return await this.#link.stub.fold({ ...request, lastSeq, entries: calls.map((call) => `${JSON.stringify(this.#entry(call))}\n`).join("") });
   }
 
-  #entry(): string {
-    const { usage, model } = this.#turn;
-    if (usage.inputTokens + usage.outputTokens === 0) return "";
-    const { containerId, imageId, sessionId } = this.accepted.image;
-    return JSON.stringify({ id: `${this.accepted.turnId}:${this.accepted.attempt}`, at: this.accepted.acceptedAt, containerId, imageId, sessionId, model, usage });
+  #entry({ messageId, usage, at }: ModelCall): LedgerEntry {
+    const { image, turnId, attempt } = this.accepted;
+    const { containerId, imageId, sessionId } = image;
+    const { name, provider, model } = modelOf(this.#env, image.definition.model);
+    return { id: `${messageId}:${attempt}`, at, containerId, imageId, sessionId, turnId, driver: provider.kind, provider: name, model, usage };
   }
 
   async #packed(): Promise<string | ArrayBuffer> {
     const body = await pack(this.#body(this.#started));
-    const size = typeof body === "string" ? body.length : body.byteLength;
+    if (sizeOf(body) <= BODY_MAX_BYTES) return body;
     // The events can be left out: who asks for them is told to read the history.
-    return size <= BODY_MAX_BYTES ? body : await pack({ ...this.#body(this.#started), events: [] });
+    this.#isEventless = true;
+    return await pack(this.#body(this.#started));
   }
 
   #body(started: readonly string[]): Body {
     const { messages, produced, usage } = this.#turn;
-    const events = [...this.#earlier, ...this.feed.log];
+    const events = this.#isEventless ? [] : [...this.#earlier, ...this.feed.log];
     return { messages: [this.accepted.user, ...messages], events: packEvents(events), first: events[0]?.seq ?? 0, produced, usage, started: [...started] };
   }
 }

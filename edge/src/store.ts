@@ -6,15 +6,15 @@
  * asked holds nothing at all: the tables are made with the first row.
  */
 
-import type { Accepted, AcceptRequest, FoldRequest, Image, LedgerRow, StoredTurn, TurnState, Wait } from "./records.ts";
+import type { Accepted, AcceptRequest, FoldRequest, Image, LedgerEntry, ReserveRequest, StoredTurn, TurnState, Wait } from "./records.ts";
 import type { UserMessage } from "../../clients/typescript/src/types.ts";
 
 export const INBOX_MAX = 32;
 /** Turns that a new turn is told of, and their bytes at most. */
 const HISTORY_TURNS_MAX = 100;
 const HISTORY_MAX_BYTES = 512 * 1024;
-/** Numbers that a lost run of a turn may have used: a new run begins beyond them. */
-const RUN_SEQ_GAP = 1_000_000;
+/** Numbers that a run of a turn may give to events before it asks for more. Only the object knows them if its Worker is lost. */
+const RESERVED = 256;
 
 const SCHEMA = [
   "CREATE TABLE IF NOT EXISTS containers (name TEXT PRIMARY KEY, object TEXT NOT NULL, created_at INTEGER NOT NULL) WITHOUT ROWID",
@@ -22,6 +22,8 @@ const SCHEMA = [
   `CREATE TABLE IF NOT EXISTS turns (session_id TEXT, n INTEGER, turn_id TEXT NOT NULL, state TEXT NOT NULL, runner TEXT NOT NULL,
      attempt INTEGER NOT NULL, accepted_at INTEGER NOT NULL, client_key TEXT, user TEXT NOT NULL, first_seq INTEGER NOT NULL,
      last_seq INTEGER NOT NULL, body BLOB, waits TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (session_id, n)) WITHOUT ROWID`,
+  // Entries whose turns are gone.
+  "CREATE TABLE IF NOT EXISTS ledger (id TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID",
 ];
 
 export interface TurnRow {
@@ -34,6 +36,7 @@ export interface TurnRow {
   accepted_at: number;
   user: string;
   first_seq: number;
+  /** While the turn runs: the last number that is reserved for it. */
   last_seq: number;
   body: string | ArrayBuffer | null;
   waits: string;
@@ -54,7 +57,10 @@ export class Store {
 
   constructor(sql: SqlStorage) {
     this.#sql = sql;
-    this.#made = this.#rows("SELECT 1 FROM sqlite_master WHERE name = 'turns'").length > 0;
+    const tables = this.#rows("SELECT 1 FROM sqlite_master WHERE name IN ('turns', 'ledger')").length;
+    // One table: an object of a Worker before this one.
+    if (tables === 1) this.#make();
+    this.#made = tables > 0;
   }
 
   // --- the container, and the list of containers of a tenant
@@ -101,6 +107,7 @@ export class Store {
   }
 
   deleteImage(image: Image): void {
+    this.#keepEntries(image.sessionId, 0);
     this.#write("DELETE FROM turns WHERE session_id = ?", image.sessionId);
     this.#write("DELETE FROM images WHERE image_id = ?", image.imageId);
   }
@@ -133,7 +140,7 @@ export class Store {
     this.#write(
       "INSERT INTO turns VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, NULL, '[]', '')",
       image.sessionId, n, request.turnId, state, state === "running" ? request.runner : "", at,
-      request.clientKey ?? null, JSON.stringify(request.user), firstSeq, firstSeq,
+      request.clientKey ?? null, JSON.stringify(request.user), firstSeq, state === "running" ? firstSeq + RESERVED : firstSeq,
     );
   }
 
@@ -141,19 +148,39 @@ export class Store {
   fold(request: FoldRequest): boolean {
     return (
       this.#write(
-        `UPDATE turns SET state = ?, last_seq = ?, body = ?, waits = ?, entry = ?, runner = CASE WHEN ? = 'running' THEN runner ELSE '' END
+        `UPDATE turns SET state = ?, last_seq = ?, body = ?, waits = ?, entry = entry || ?, runner = CASE WHEN ? = 'running' THEN runner ELSE '' END
          WHERE session_id = ? AND n = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
-        request.state, request.lastSeq, request.body, JSON.stringify(request.waits), request.entry, request.state,
+        request.state, request.lastSeq, request.body, JSON.stringify(request.waits), request.entries, request.state,
         request.sessionId, request.n, request.turnId, request.runner, request.attempt,
       ) > 0
     );
   }
 
-  /** Lets a Worker run a turn, from the number on that follows the last one. */
-  run(row: TurnRow, runner: string, firstSeq: number): void {
+  /** Lets a Worker run a turn, from the number on that follows the last one; without a runner it will be handed out. */
+  run(row: TurnRow, runner: string, firstSeq: number): number {
+    const reserved = runner === "" ? firstSeq : firstSeq + RESERVED;
     this.#write(
       "UPDATE turns SET state = 'running', runner = ?, first_seq = ?, last_seq = ? WHERE session_id = ? AND n = ?",
-      runner, firstSeq, firstSeq, row.session_id, row.n,
+      runner, firstSeq, reserved, row.session_id, row.n,
+    );
+    return reserved;
+  }
+
+  /** Gives a turn to a Worker whose first one is gone. */
+  rerun(row: TurnRow, runner: string): number {
+    const reserved = row.last_seq + RESERVED;
+    this.#write("UPDATE turns SET runner = ?, last_seq = ? WHERE session_id = ? AND n = ?", runner, reserved, row.session_id, row.n);
+    return reserved;
+  }
+
+  /** Reserves numbers for the events of a turn; false if it is not that Worker's turn any more. */
+  reserve({ sessionId, n, turnId, attempt, runner, lastSeq }: ReserveRequest): boolean {
+    return (
+      this.#write(
+        `UPDATE turns SET last_seq = max(last_seq, ?)
+         WHERE session_id = ? AND n = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
+        lastSeq, sessionId, n, turnId, runner, attempt,
+      ) > 0
     );
   }
 
@@ -169,15 +196,25 @@ export class Store {
   /** Deletes the turns after one, which may get another body: a part of it was taken back. */
   rewind(sessionId: string, n: number, body: string | ArrayBuffer | null): void {
     // Numbers of events are never used twice.
-    const seq = this.lastSeq(sessionId);
+    const seq = this.reservedSeq(sessionId);
+    this.#keepEntries(sessionId, n);
     this.#write("DELETE FROM turns WHERE session_id = ? AND n > ?", sessionId, n);
     this.#write("UPDATE turns SET last_seq = ?, body = coalesce(?, body) WHERE session_id = ? AND n = ?", seq, body, sessionId, n);
   }
 
-  /** The number of the last event that may have been told of a session. */
+  /** The number of the last event of a session that is stored. */
   lastSeq(sessionId: string): number {
-    const last = this.#turns("WHERE session_id = ? AND state IN ('ended', 'running', 'parked') ORDER BY n DESC LIMIT 1", sessionId)[0];
-    return last === undefined ? 0 : Math.max(last.last_seq, last.first_seq) + (last.state === "running" ? last.attempt * RUN_SEQ_GAP : 0);
+    const last = this.#begun(sessionId);
+    return last === undefined ? 0 : last.state === "running" ? last.first_seq : last.last_seq;
+  }
+
+  /** The number of the last event that may have been told of a session. */
+  reservedSeq(sessionId: string): number {
+    return this.#begun(sessionId)?.last_seq ?? 0;
+  }
+
+  #begun(sessionId: string): TurnRow | undefined {
+    return this.#turns("WHERE session_id = ? AND state IN ('ended', 'running', 'parked') ORDER BY n DESC LIMIT 1", sessionId)[0];
   }
 
   /** The ended turns of a session before a turn, oldest first: as many of the last ones as fit. */
@@ -199,13 +236,39 @@ export class Store {
     return this.#turns("WHERE session_id = ? AND state IN ('ended', 'parked') AND last_seq > ? ORDER BY n", sessionId, seq).map(stored);
   }
 
-  /** The entries of turns that were accepted after a time. */
-  ledger(after: number, limit: number): LedgerRow[] {
-    const rows = this.#read<{ session_id: string; n: number; turn_id: string; entry: string }>(
-      "SELECT session_id, n, turn_id, entry FROM turns WHERE entry != '' AND accepted_at > ? ORDER BY accepted_at LIMIT ?",
-      after, limit,
-    );
-    return rows.map((row) => ({ sessionId: row.session_id, n: row.n, turnId: row.turn_id, entry: row.entry }));
+  // --- the ledger
+
+  /** The entries that are kept here, some of them. */
+  entries(limit: number): LedgerEntry[] {
+    const rows = this.#read<{ entry: string }>("SELECT entry FROM turns WHERE entry != '' UNION ALL SELECT entry FROM ledger LIMIT ?", limit);
+    return rows.flatMap((row) => linesOf(row.entry)).slice(0, limit);
+  }
+
+  hasEntries(): boolean {
+    return this.entries(1).length > 0;
+  }
+
+  /** Keeps entries whose turn is gone, or belongs to another Worker. */
+  keepEntries(entries: string): void {
+    const [first] = linesOf(entries);
+    if (first !== undefined) this.#write("INSERT OR IGNORE INTO ledger VALUES (?, ?)", first.id, entries);
+  }
+
+  /** Forgets entries that somebody else has. */
+  dropEntries(ids: ReadonlySet<string>): void {
+    const rest = (entry: string): string => linesOf(entry).filter(({ id }) => !ids.has(id)).map((line) => `${JSON.stringify(line)}\n`).join("");
+    for (const row of this.#read<{ session_id: string; n: number; entry: string }>("SELECT session_id, n, entry FROM turns WHERE entry != ''")) {
+      if (linesOf(row.entry).some(({ id }) => ids.has(id))) this.#write("UPDATE turns SET entry = ? WHERE session_id = ? AND n = ?", rest(row.entry), row.session_id, row.n);
+    }
+    for (const row of this.#read<{ id: string; entry: string }>("SELECT id, entry FROM ledger")) {
+      const left = rest(row.entry);
+      if (left === "") this.#write("DELETE FROM ledger WHERE id = ?", row.id);
+      else if (left.length < row.entry.length) this.#write("UPDATE ledger SET entry = ? WHERE id = ?", left, row.id);
+    }
+  }
+
+  #keepEntries(sessionId: string, n: number): void {
+    this.#write("INSERT OR IGNORE INTO ledger SELECT turn_id, entry FROM turns WHERE session_id = ? AND n > ? AND entry != ''", sessionId, n);
   }
 
   #images(where: string, ...values: unknown[]): Image[] {
@@ -228,11 +291,13 @@ export class Store {
     return this.#sql.exec<Row>(query, ...values).toArray();
   }
 
+  #make(): void {
+    for (const table of SCHEMA) this.#sql.exec(table);
+  }
+
   #write(query: string, ...values: unknown[]): number {
-    if (!this.#made) {
-      for (const table of SCHEMA) this.#sql.exec(table);
-      this.#made = true;
-    }
+    if (!this.#made) this.#make();
+    this.#made = true;
     const cursor = this.#sql.exec(query, ...values);
     cursor.toArray();
     this.written += cursor.rowsWritten;
@@ -240,13 +305,15 @@ export class Store {
   }
 }
 
+const linesOf = (entries: string): LedgerEntry[] => entries.split("\n").filter(Boolean).map((line) => JSON.parse(line) as LedgerEntry);
+
 function stored(row: TurnRow): StoredTurn {
   const body = row.body ?? JSON.stringify({ messages: [JSON.parse(row.user) as UserMessage], events: [] });
   return { turnId: row.turn_id, n: row.n, state: row.state, firstSeq: row.first_seq, lastSeq: row.last_seq, body };
 }
 
 /** The turn of a row, for the Worker that is to run it. */
-export function acceptedOf(row: TurnRow, image: Image, agentIsNew: boolean, firstSeq: number, history: StoredTurn[], listeners: number): Accepted {
+export function acceptedOf(row: TurnRow, image: Image, agentIsNew: boolean, seqs: Pick<Accepted, "firstSeq" | "reserved" | "lost">, history: StoredTurn[], listeners: number): Accepted {
   return {
     image,
     agentId: image.agentId ?? "",
@@ -258,7 +325,7 @@ export function acceptedOf(row: TurnRow, image: Image, agentIsNew: boolean, firs
     user: JSON.parse(row.user) as UserMessage,
     ...(row.body === null ? {} : { body: row.body }),
     waits: JSON.parse(row.waits) as Wait[],
-    firstSeq,
+    ...seqs,
     history,
     listeners,
   };

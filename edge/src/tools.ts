@@ -4,12 +4,13 @@
  * Others need a machine. A server that runs them can be named (`NODE_URL`); else the model is told that no tier can run them.
  */
 
-import { type Env } from "./env.ts";
+import { type Env, toolSecret } from "./env.ts";
 import { EdgeError, shorten, visible } from "./errors.ts";
 import { tell, type Told } from "./events.ts";
 import { callHttp } from "./http_tool.ts";
 import { newId, placeIn, sha256 } from "./ids.ts";
 import type { ToolSpec } from "./providers/prompt.ts";
+import { relay } from "./relay.ts";
 import type { Image, ToolDefinition, Wait, WaitAnswer } from "./records.ts";
 import type { Call, Outcome } from "./turn.ts";
 
@@ -21,8 +22,10 @@ export class Tools {
   #env: Env;
   #tools: Map<string, ToolDefinition>;
   #image: Image;
+  #tenant: string;
 
-  constructor(env: Env, tools: readonly ToolDefinition[], image: Image) {
+  constructor(env: Env, tools: readonly ToolDefinition[], image: Image, tenant: string) {
+    this.#tenant = tenant;
     this.#env = env;
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.#image = image;
@@ -90,7 +93,7 @@ export class Tools {
     if (began && !this.mayRepeat(call.name)) return { result: LOST, isError: true };
     try {
       const input = answer?.decision === "edit" ? (answer.input ?? {}) : call.input;
-      return await this.#call(tool, input, `${this.#image.sessionId}:${call.id}`, signal);
+      return await this.#call(tool, input, `${this.#image.sessionId}:${call.id}`, answer !== undefined, signal);
     } catch (error) {
       if (signal.aborted) throw error;
       const known = visible(error);
@@ -98,22 +101,13 @@ export class Tools {
     }
   }
 
-  async #call(tool: ToolDefinition, input: Record<string, unknown>, key: string, signal: AbortSignal): Promise<Outcome> {
-    if (tool.runtime === "http") return await callHttp(tool, input, key, (this.#env.ALLOW_HOSTS ?? "").split(","), signal);
-    if (this.#env.NODE_URL) return await this.#relay(tool, input, signal);
+  async #call(tool: ToolDefinition, input: Record<string, unknown>, key: string, isApproved: boolean, signal: AbortSignal): Promise<Outcome> {
+    if (tool.runtime === "http") {
+      const secretOf = (name: string, host: string): string => toolSecret(this.#env, this.#tenant, name, host);
+      return await callHttp(tool, input, key, (this.#env.ALLOW_HOSTS ?? "").split(","), secretOf, signal);
+    }
+    if (this.#env.NODE_URL) return await relay(this.#env, this.#tenant, tool, input, isApproved, signal);
     throw new EdgeError("tier_unavailable", `The tool ${tool.name} is of the runtime ${tool.runtime}, which the edge has no tier for: run its agent on a server, or set NODE_URL`);
-  }
-
-  /** Lets a server run the tool, as a version of its resource centre. */
-  async #relay(tool: ToolDefinition, input: Record<string, unknown>, signal: AbortSignal): Promise<Outcome> {
-    const { resourceId, version } = tool;
-    if (resourceId === undefined) throw new EdgeError("tier_unavailable", `The tool ${tool.name} has no version on a server: it cannot be relayed`);
-    const headers = { authorization: `Bearer ${this.#env.NODE_KEY ?? ""}`, "content-type": "application/json" };
-    const url = `${this.#env.NODE_URL}/v1/resources/${encodeURIComponent(resourceId)}/invoke`;
-    const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input, ...(version ? { version } : {}) }), signal });
-    const reply = (await response.json()) as { result?: unknown; isError?: boolean; error?: { message?: string } };
-    if (!response.ok) return { result: reply.error?.message ?? `The server answered with status ${response.status}`, isError: true };
-    return { result: reply.result ?? null, isError: reply.isError ?? false };
   }
 }
 

@@ -12,7 +12,8 @@ export type Message = UserMessage | AssistantMessage | ToolCallMessage | ToolRes
 export type StopReason = "end_turn" | "max_tokens" | "stop_sequence" | "refusal" | "tool_use" | "pause_turn";
 
 export type Output =
-  | { kind: "message_started"; model: string }
+  /** With the tokens of the input, if the provider tells them at once. */
+  | { kind: "message_started"; model: string; usage?: Usage }
   | { kind: "text_started" | "text_stopped" | "thinking_started" | "call_stopped" }
   | { kind: "thinking_stopped"; signature?: string }
   | { kind: "text" | "thinking" | "call_input"; text: string }
@@ -36,6 +37,14 @@ export interface Outcome {
   denied?: boolean;
 }
 
+/** A call of the model that has used tokens. */
+export interface ModelCall {
+  /** Of the message that it answered with. */
+  messageId: string;
+  at: number;
+  usage: Usage;
+}
+
 interface OpenCall {
   id: string;
   name: string;
@@ -44,6 +53,7 @@ interface OpenCall {
 }
 
 const NO_USAGE: Usage = { inputTokens: 0, outputTokens: 0 };
+const ESTIMATED_TOKEN_BYTES = 3;
 const LOST = "No result: the answer ended before the provider had one.";
 
 export class Turn {
@@ -57,6 +67,8 @@ export class Turn {
   /** Calls at the provider that have no result yet. */
   atProvider: Call[] = [];
   usage: Usage = NO_USAGE;
+  /** Calls of the model that are not in the ledger yet. */
+  readonly calls: ModelCall[] = [];
   ended = false;
   paused = false;
   produced = 0;
@@ -69,6 +81,9 @@ export class Turn {
   #openCall: OpenCall | undefined;
   #responding = false;
   #callUsage: Usage = NO_USAGE;
+  #begunUsage: Usage = NO_USAGE;
+  /** Whether the provider has said what the call used. */
+  #isCounted = false;
   #callIds = new Set<string>();
 
   constructor(turnId: string, userMessageId: string, acceptedAt: number) {
@@ -95,7 +110,7 @@ export class Turn {
     if (this.ended) return [];
     switch (output.kind) {
       case "message_started":
-        return this.#start(output.model, at);
+        return this.#start(output.model, output.usage, at);
       case "text":
         return this.#grow(output.text, at);
       case "text_started":
@@ -123,6 +138,7 @@ export class Turn {
         return this.#finishAtProvider(output.callId, { result: output.value, isError: output.isError }, at);
       case "usage":
         this.#callUsage = output.usage;
+        this.#isCounted = true;
         return [tell("message_delta", { usage: output.usage }, at)];
       case "stopped":
         return this.#stop(output.reason, at);
@@ -192,7 +208,7 @@ export class Turn {
     return `msg_${this.turnId.slice("turn_".length)}_${this.produced}`;
   }
 
-  #start(model: string, at: number): Told[] {
+  #start(model: string, usage: Usage | undefined, at: number): Told[] {
     this.#messageId = this.#takeId();
     this.#startedAt = at;
     this.model = model;
@@ -202,6 +218,8 @@ export class Turn {
     this.pending = [];
     this.#responding = this.paused = false;
     this.#callUsage = NO_USAGE;
+    this.#begunUsage = usage ?? NO_USAGE;
+    this.#isCounted = false;
     return [tell("message_start", { messageId: this.#messageId, model }, at), tell("conversation_start", { messageId: this.#messageId }, at)];
   }
 
@@ -286,12 +304,20 @@ export class Turn {
     if (id === undefined) return [];
     if (this.#openThinking !== undefined) this.#thinking.push({ type: "thinking", reasoning: this.#openThinking });
     this.usage = addUsage(this.usage, this.#callUsage);
+    this.calls.push({ messageId: id, at: this.#startedAt, usage: this.#isCounted ? this.#callUsage : this.#estimated() });
     const hasText = this.#text.trim() !== "";
     const content = [...this.#thinking, ...(hasText ? [{ type: "text" as const, text: this.#text }] : [])];
     if (content.length === 0 && !calls) return [];
     const message = { id, role: "assistant", subtype: "assistant", content, timestamp: this.#startedAt, turnId: this.turnId, usage: this.#callUsage } as AssistantMessage;
     this.messages.push(message);
     return hasText ? [tell("assistant_message", message, this.#startedAt)] : [];
+  }
+
+  /** The usage of a call that was cut off: what it read, as far as that was told, and what it has said. */
+  #estimated(): Usage {
+    const said = this.#text + this.#thinking.map((block) => block.reasoning).join("");
+    const outputTokens = said === "" ? 0 : Math.floor(new TextEncoder().encode(said).byteLength / ESTIMATED_TOKEN_BYTES) + 1;
+    return { ...this.#begunUsage, outputTokens, estimated: true };
   }
 
   #loseCalls(at: number): Told[] {
@@ -320,7 +346,14 @@ export class Turn {
 }
 
 export function addUsage(one: Usage, other: Usage): Usage {
-  return { inputTokens: one.inputTokens + other.inputTokens, outputTokens: one.outputTokens + other.outputTokens };
+  const cacheReadTokens = (one.cacheReadTokens ?? 0) + (other.cacheReadTokens ?? 0);
+  const cacheWriteTokens = (one.cacheWriteTokens ?? 0) + (other.cacheWriteTokens ?? 0);
+  return {
+    inputTokens: one.inputTokens + other.inputTokens,
+    outputTokens: one.outputTokens + other.outputTokens,
+    ...(cacheReadTokens > 0 ? { cacheReadTokens } : {}),
+    ...(cacheWriteTokens > 0 ? { cacheWriteTokens } : {}),
+  };
 }
 
 function parseInput(json: string): { input: Record<string, unknown>; problem?: string } {

@@ -4,16 +4,13 @@ import { authenticate, credentialOf } from "./access.ts";
 import { Connection } from "./connection.ts";
 import { Container } from "./container.ts";
 import type { Env } from "./env.ts";
-import { EdgeError, visible } from "./errors.ts";
+import { EdgeError, invalid, visible } from "./errors.ts";
 import { rerun } from "./rerun.ts";
-import type { Rerun } from "./records.ts";
+import { ENTRIES_MAX, type Rerun } from "./records.ts";
 
 export { Container };
 
-const STATUSES: Record<string, number> = { unauthenticated: 401, invalid_input: 400, not_found: 404, container_forbidden: 403 };
-
-/** Entries of one response. */
-const LEDGER_MAX = 1_000;
+const STATUSES: Record<string, number> = { unauthenticated: 401, invalid_input: 400, not_found: 404, container_forbidden: 403, permission_denied: 403 };
 
 export default {
   async fetch(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
@@ -43,18 +40,24 @@ async function answer(request: Request, env: Env, context: ExecutionContext): Pr
 /** Opens the socket of a client. One without credentials may still send them in its first frame. */
 async function open(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
   const token = env.ACCESS === "open" ? "" : credentialOf(request);
-  const principal = token === undefined ? undefined : await authenticate(env, token);
+  const known = token === undefined ? undefined : { token, principal: await authenticate(env, token) };
   const pair = new WebSocketPair();
   pair[1].accept();
-  new Connection(env, pair[1], principal, (promise) => context.waitUntil(promise)).start();
+  new Connection(env, pair[1], known, (promise) => context.waitUntil(promise)).start();
   return new Response(null, { status: 101, webSocket: pair[0] });
 }
 
-/** The entries of a container since a time, oldest first: the tokens of each turn, each under an id that stays the same. */
+/** The entries of a container that are kept here, each under an id that stays the same. Who has stored them deletes them. */
 async function ledger(request: Request, env: Env): Promise<Response> {
   const principal = await authenticate(env, credentialOf(request) ?? "");
   const query = new URL(request.url).searchParams;
   const place = await principal.place(query.get("container") ?? principal.home);
-  const rows = await env.CONTAINERS.getByName(principal.object(place)).ledger(Number(query.get("after") ?? 0), LEDGER_MAX);
-  return Response.json({ entries: rows.map((row) => JSON.parse(row.entry) as unknown) });
+  const container = env.CONTAINERS.getByName(principal.object(place));
+  if (request.method === "GET") return Response.json({ entries: await container.ledger(ENTRIES_MAX) });
+  if (request.method !== "DELETE") throw invalid("Only GET and DELETE are known here");
+  if (!principal.mayTakeEntries) throw new EdgeError("permission_denied", "This key may read entries, and not delete them: its record needs `ledger: true`");
+  const ids = query.getAll("id");
+  if (ids.length === 0 || ids.length > ENTRIES_MAX) throw invalid(`Name 1 to ${ENTRIES_MAX} entries with ?id=`);
+  await container.dropEntries(ids);
+  return new Response(null, { status: 204 });
 }

@@ -16,7 +16,7 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeServer]:
         tools = edge_tools()
     except Unavailable as error:
         pytest.skip(f"edge Worker: {error}")
-    server = EdgeServer(tools, tmp_path_factory.mktemp("edge"), LEASE_SECONDS="1", SILENCE_SECONDS="20")
+    server = EdgeServer(tools, tmp_path_factory.mktemp("edge"), LEASE_SECONDS="1", SILENCE_SECONDS="20", KEY_SECONDS="0.001")
     server.start()
     yield server
     server.stop()

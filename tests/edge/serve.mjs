@@ -26,6 +26,7 @@ const say = (answer) => process.stdout.write(`${JSON.stringify(answer)}\n`);
 
 const orders = {
   key: async ({ digest, record }) => await (await miniflare.getKVNamespace("KEYS")).put(`key:${digest}`, JSON.stringify(record)),
+  no_key: async ({ digest }) => await (await miniflare.getKVNamespace("KEYS")).delete(`key:${digest}`),
   image: async ({ name, base64 }) => await (await miniflare.getR2Bucket("IMAGES")).put(name, Buffer.from(base64, "base64")),
 };
 

@@ -132,3 +132,33 @@ async def test_content_and_configs_that_cannot_be_are_refused_and_not_stored(url
         assert (await alice.request("image_list_request", containerId="unbuilt"))["records"] == []
         unknown = await alice.request("schedule_list_request")
         assert unknown["errorCode"] == "unknown_command"
+
+
+async def test_the_socket_of_a_key_that_was_removed_or_changed_is_closed_before_it_says_or_hears_more(
+    edge: EdgeServer, provider: ScriptedProvider
+) -> None:
+    provider.play(anthropic_text("secret"))
+    for key, containers in (("stays", None), ("goes", None), ("shrinks", ["c1"])):
+        edge.add_key(key, tenant="rotation", **({} if containers is None else {"containers": containers}))
+    async with (
+        client(edge.url_of("stays")) as alice,
+        client(edge.url_of("goes")) as bob,
+        client(edge.url_of("shrinks")) as carol,
+    ):
+        record = await alice.image("c1")
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"]})
+        await bob.settle()
+        await carol.settle()
+        edge.remove_key("goes")
+        edge.add_key("shrinks", tenant="rotation", containers=["elsewhere"])
+        # What the platform may go on knowing of a key is over before the second message.
+        for said in ("hi", "again"):
+            await alice.say(record["imageId"], said)
+        with suppress(ConnectionClosed):
+            await carol.send({"type": "container_list_request", "data": {"requestId": "r"}})
+        assert await bob.wait_closed() == 4401
+        assert await carol.wait_closed() == 4401
+        assert not alice.closed
+    with pytest.raises(InvalidStatus):
+        async with connect(edge.url_of("goes")):
+            pass

@@ -4,7 +4,7 @@ import anyio
 from tests.support.answers import anthropic_text, message_start, stream, text_block
 from tests.support.edge import EdgeServer
 from tests.support.provider import ScriptedProvider, Stall
-from tests.support.wire import Client19, Json, client
+from tests.support.wire import Client19, Json, client, seqs
 
 CUT_OFF = stream([message_start(), *text_block(0, "Half")[:2], Stall()])
 
@@ -36,6 +36,11 @@ async def test_a_turn_whose_worker_died_is_run_once_more_and_ends_once(
         messages = (await bob.request("image_messages_request", imageId=record["imageId"]))["messages"]
         await bob.settle()
         assert bob.types.count("turn_response") == 1
+        numbers = seqs(bob, record["sessionId"])
+    # Who was away hears all of it: no number is left out.
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert "resync_required" not in bob.types
+    assert bob.types.index("user_message") < bob.types.index("turn_resumed") < bob.types.index("assistant_message")
     assert end["data"]["outcome"] == "completed"
     assert [message["content"] for message in messages] == ["hi", [{"type": "text", "text": "Whole"}]]
     assert len(provider.requests) == 2
@@ -56,4 +61,25 @@ async def test_a_turn_that_is_cut_off_twice_ends_as_failed_and_the_next_one_runs
         provider.play(anthropic_text("Here again"))
         assert (await bob.say(record["imageId"], "are you there?"))["data"]["outcome"] == "completed"
         messages = (await bob.request("image_messages_request", imageId=record["imageId"]))["messages"]
+        numbers = seqs(bob, record["sessionId"])
     assert [message["subtype"] for message in messages] == ["user", "error", "user", "assistant"]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_who_has_heard_a_part_of_the_lost_run_hears_everything_after_it_once(
+    edge: EdgeServer, url: str, provider: ScriptedProvider
+) -> None:
+    provider.play(CUT_OFF, anthropic_text("Whole"))
+    async with client(url) as alice:
+        record = await alice.image("c1")
+        await alice.request("message_send_request", imageId=record["imageId"], content="hi")
+        await alice.wait("text_delta")
+        heard = seqs(alice, record["sessionId"])
+        await anyio.to_thread.run_sync(edge.kill)
+    await anyio.to_thread.run_sync(edge.start)
+    async with client(url) as bob:
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": str(heard[-1])})
+        await bob.wait("turn_response")
+        following = seqs(bob, record["sessionId"])
+        assert "".join(event["data"]["text"] for event in bob.events if event["type"] == "text_delta") == "Whole"
+    assert heard + following == list(range(1, heard[-1] + len(following) + 1))

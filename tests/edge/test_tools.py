@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.answers import anthropic_text, anthropic_tools
-from tests.support.edge import EdgeServer
+from tests.support.edge import WEATHER_KEY, EdgeServer
 from tests.support.provider import Answer, ScriptedProvider
 from tests.support.wire import Client19, Json, client
 
@@ -151,3 +151,28 @@ async def test_a_file_that_was_altered_is_refused(url: str, edge: EdgeServer) ->
         assert (await alice.image("c1", definition="whole"))["systemPrompt"] == "be honest"
         answer = await alice.request("image_create_request", containerId="c1", config={"definition": "nowhere"})
     assert answer["errorCode"] == "definition_not_found"
+
+
+async def test_a_secret_reaches_its_host_and_neither_the_model_nor_another_tenant(
+    edge: EdgeServer, provider: ScriptedProvider
+) -> None:
+    edge.add_key("has-secret", tenant="with-secret")
+    edge.add_key("has-none", tenant="without-secret")
+    entry = f"GET http://127.0.0.1:{edge.provider_port}/weather/{{city}}"
+    parts = {"headers": {"x-api-key": "Bearer ${secret:WEATHER}"}}
+    spec = tool("weather", "http", entry=entry, http=parts, effect="read", secrets=["WEATHER"])
+    said = Answer(content_type="application/json", steps=(json.dumps({"you said": f"Bearer {WEATHER_KEY}"}).encode(),))
+    async with client(edge.url_of("has-secret")) as alice:
+        sent = await calling(alice, edge, provider, "with-secret", spec, said)
+        await alice.end_of(sent["turnId"])
+        assert (await alice.wait("tool_result"))["data"]["result"] == {"you said": "Bearer [secret]"}
+        _, called, told = provider.requests
+        assert called.headers["x-api-key"] == f"Bearer {WEATHER_KEY}"
+        assert WEATHER_KEY not in json.dumps(told.json())
+        assert WEATHER_KEY not in json.dumps(alice.events)
+    for key, name in (("has-none", "WEATHER"), ("has-secret", "ELSEWHERE"), ("has-secret", "UNKNOWN")):
+        refused = {**spec, "http": {"headers": {"x-api-key": f"${{secret:{name}}}"}}}
+        async with client(edge.url_of(key)) as mallory:
+            sent = await calling(mallory, edge, provider, f"refused-{name.lower()}", refused)
+            await mallory.end_of(sent["turnId"])
+            assert "secret_not_granted" in str((await mallory.wait("tool_result"))["data"]["result"])

@@ -1,9 +1,9 @@
 """A turn at the edge: what a client hears, and what it costs the object."""
 
 from collections import Counter
+from pathlib import Path
 
 import anyio
-import httpx2
 from tests.support.answers import anthropic_text, message_end, message_start, openai_text, stream, text_block
 from tests.support.edge import EdgeServer
 from tests.support.provider import Delay, ScriptedProvider, Stall, Wait
@@ -156,21 +156,53 @@ async def test_another_device_can_stop_a_turn(url: str, provider: ScriptedProvid
     assert end["data"]["outcome"] == "interrupted"
 
 
-async def test_the_tokens_of_each_turn_are_kept_for_whoever_has_the_key(
+async def test_an_answer_with_more_events_than_are_reserved_is_told_whole_and_without_gaps(
     url: str, edge: EdgeServer, provider: ScriptedProvider
 ) -> None:
-    provider.play(anthropic_text("Hello"))
+    pieces = text_block(0, *(f"{number} " for number in range(400)))
+    provider.play(stream([message_start(), *pieces, *message_end()]))
     async with client(url) as alice:
-        image_id = (await alice.image("c1"))["imageId"]
-        for said in ("one", "two"):
-            await alice.say(image_id, said)
-    key = url.rpartition("=")[2]
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{edge.port}", timeout=60) as http:
-        headers = {"Authorization": f"Bearer {key}"}
-        first, second = (await http.get("/v1/ledger?container=c1", headers=headers)).json()["entries"]
-        later = (await http.get(f"/v1/ledger?container=c1&after={first['at']}", headers=headers)).json()["entries"]
-        refused = await http.get("/v1/ledger?container=c1", headers={"Authorization": "Bearer wrong"})
-    assert first["usage"] == {"inputTokens": 10, "outputTokens": 5}
-    assert first["id"] != second["id"]
-    assert later == [second]
-    assert refused.status_code == 401
+        record = await alice.image("c1")
+        mark = len(edge.log)
+        await alice.say(record["imageId"], "count")
+        counted = Counter(burst.what for burst in await edge.bursts(mark, "fold"))
+    assert texts(alice) == "".join(f"{number} " for number in range(400))
+    assert counted["reserve"] == 1
+    numbers = seqs(alice, record["sessionId"])
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_client_that_comes_back_in_the_middle_of_a_turn_goes_on_where_it_was(
+    url: str, provider: ScriptedProvider
+) -> None:
+    gate = anyio.Event()
+    half = text_block(0, "one ", "two ", "three")
+    provider.play(stream([message_start(), *half[:2], Wait(gate), *half[2:], *message_end()]))
+    async with client(url) as alice, client(url) as bob:
+        record = await alice.image("c1")
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"]})
+        await bob.settle()
+        await alice.request("message_send_request", imageId=record["imageId"], content="hi")
+        await bob.wait("text_delta")
+        heard = seqs(bob, record["sessionId"])
+        async with client(url) as again:
+            await again.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": str(heard[-1])})
+            await again.settle()
+            gate.set()
+            await again.wait("turn_response")
+            assert "resync_required" not in again.types
+            following = seqs(again, record["sessionId"])
+        assert heard + following == list(range(1, heard[-1] + len(following) + 1))
+
+
+async def test_no_object_is_awake_while_a_model_is_waited_for(edge: EdgeServer, tmp_path: Path) -> None:
+    """By its own log: workerd takes an object out of memory when it was asked nothing for ten seconds."""
+    async with edge.another(tmp_path) as patient, patient.provider() as provider, client(patient.new_url()) as alice:
+        provider.play(stream([message_start(), Delay(14), *text_block(0, "late"), *message_end()]))
+        image_id = (await alice.image("slept"))["imageId"]
+        mark = len(patient.log)
+        await alice.say(image_id, "hi")
+        accepted, *_, folded = await patient.bursts(mark, "fold")
+        woken = [burst for burst in patient.log[mark:] if burst.what == "woke" and accepted.at < burst.at <= folded.at]
+    assert folded.at - accepted.at >= 13_000
+    assert woken

@@ -24,6 +24,8 @@ from tests.support.provider import ScriptedProvider
 SERVE = Path(__file__).resolve().parent.parent / "edge" / "serve.mjs"
 ORDER_SECONDS = 60
 PEPPER = "pepper"
+WEATHER_KEY = "w-7c1f99"
+"""The value of a secret of tools."""
 Json = dict[str, Any]
 _numbers = itertools.count(1)
 
@@ -78,6 +80,9 @@ class EdgeServer:
         }
         variables = {"PROVIDERS": json.dumps(providers), "DEFAULT_MODEL": "test/model", "LOG_OBJECTS": "1", **self._variables}
         variables |= {"KEY_PEPPER": PEPPER, "ALLOW_HOSTS": f"127.0.0.1:{self.provider_port}"}
+        secret = {"variable": "WEATHER_KEY", "hosts": [f"127.0.0.1:{self.provider_port}"], "tenants": ["with-secret"]}
+        elsewhere = {"variable": "WEATHER_KEY", "hosts": ["api.example.com"]}
+        variables |= {"WEATHER_KEY": WEATHER_KEY, "TOOL_SECRETS": json.dumps({"WEATHER": secret, "ELSEWHERE": elsewhere})}
         options = {"bundle": str(self._tools.bundle), "port": self.port, "persist": str(self._folder), "vars": variables}
         # Beside the packages, where it finds miniflare.
         program = [str(node()), shutil.copy(SERVE, self._tools.folder), json.dumps(options)]
@@ -101,9 +106,24 @@ class EdgeServer:
         assert self._process is not None
         self.kill()
 
+    @asynccontextmanager
+    async def another(self, folder: Path, **variables: str) -> AsyncIterator["EdgeServer"]:
+        """A second one beside this, with the variables of a deployment."""
+        server = EdgeServer(self._tools, folder, **variables)
+        await anyio.to_thread.run_sync(server.start)
+        try:
+            yield server
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(server.stop)
+
     def add_key(self, key: str, **record: object) -> None:
         """Lets a key be valid."""
         self._order(order="key", digest=hmac.digest(PEPPER.encode(), key.encode(), "sha256").hex(), record=record)
+
+    def remove_key(self, key: str) -> None:
+        """Lets a key be valid no more."""
+        self._order(order="no_key", digest=hmac.digest(PEPPER.encode(), key.encode(), "sha256").hex())
 
     def add_file(self, name: str, body: bytes) -> None:
         """Puts the file of an image into the bucket."""

@@ -53,6 +53,7 @@ export const ROUTES: Readonly<Record<string, Route>> = {
   "usage.report": { method: "GET", path: "/v1/usage", bytes: "sometimes" },
   "usage.series": { method: "GET", path: "/v1/usage/series" },
   "usage.entries": { method: "GET", path: "/v1/usage/entries" },
+  "usage.book": { method: "POST", path: "/v1/usage/entries" },
   "usage.reconcile": { method: "POST", path: "/v1/usage/reconcile", query: ["driver"] },
   "cost.estimate": { method: "GET", path: "/v1/cost" },
   "cost.tenants": { method: "GET", path: "/v1/cost/tenants" },

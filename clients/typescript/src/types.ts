@@ -398,6 +398,8 @@ export interface HttpOperations {
   "usage.series": { request: { by?: "day" | "hour" | "month"; since?: string | null; until?: string | null }; reply: Series };
   /** List the entries of the ledger, in the order they were written. */
   "usage.entries": { request: { cursor?: string | null; limit?: number; since?: string | null; until?: string | null }; reply: EntryViewPage };
+  /** Book model calls that were made at the edge. Each is entered once, at the prices of this server, and counts against quotas and wallet. Sending it again changes nothing. */
+  "usage.book": { request: { entries: CallEntry[] }; reply: Booked };
   /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
   "usage.reconcile": { request: { driver?: string | null }; reply: Reconciliation };
   /** Estimate the monthly cost of serving users. Computed from the coefficients and the example prices of this release, without the tokens of models. */
@@ -1031,6 +1033,8 @@ export interface HttpVerbs {
     series(request?: HttpOperations["usage.series"]["request"], options?: CallOptions): Promise<HttpOperations["usage.series"]["reply"]>;
     /** List the entries of the ledger, in the order they were written. */
     entries(request?: HttpOperations["usage.entries"]["request"], options?: CallOptions): Promise<HttpOperations["usage.entries"]["reply"]>;
+    /** Book model calls that were made at the edge. Each is entered once, at the prices of this server, and counts against quotas and wallet. Sending it again changes nothing. */
+    book(request: HttpOperations["usage.book"]["request"], options?: CallOptions): Promise<HttpOperations["usage.book"]["reply"]>;
     /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
     reconcile(request?: HttpOperations["usage.reconcile"]["request"], options?: CallOptions): Promise<HttpOperations["usage.reconcile"]["reply"]>;
   };
@@ -1579,6 +1583,12 @@ export interface AuditViewPage {
   nextCursor?: string;
 }
 
+/** `known` entries had been booked before, and were left alone. */
+export interface Booked {
+  booked: number;
+  known: number;
+}
+
 export interface BoundViewPage {
   items: BoundView[];
   nextCursor?: string;
@@ -1601,6 +1611,20 @@ export interface BrowserSessionViewPage {
 
 export interface BuiltinTools {
   items: BuiltinToolView[];
+}
+
+/** One call, or all calls of a turn; `id` names it for good. `driver` is the kind of the provider, such as anthropic. */
+export interface CallEntry {
+  id: string;
+  at: number;
+  containerId: string;
+  imageId: string;
+  sessionId: string;
+  turnId: string;
+  driver: string;
+  model: string;
+  usage: CallUsage;
+  provider?: string | null;
 }
 
 export interface ChangeViewPage {
@@ -3119,6 +3143,15 @@ export interface CallStep {
   usage?: Usage;
   cost?: number;
   price?: number;
+}
+
+/** Tokens of a call. */
+export interface CallUsage {
+  inputTokens: number;
+  outputTokens: number;
+  cacheReadTokens?: number;
+  cacheWriteTokens?: number;
+  estimated?: boolean;
 }
 
 /** One change. The values before it are in earlier changes. */

@@ -1,5 +1,6 @@
 /** Anthropic — the Messages API, streamed. */
 
+import type { Usage } from "../../../clients/typescript/src/types.ts";
 import type { Output, StopReason } from "../turn.ts";
 import { type Entry, type Prompt, type Stream } from "./prompt.ts";
 import { type Call, cutOff, decode, events, reported } from "./sse.ts";
@@ -55,17 +56,29 @@ function messageOf(entry: Entry): { role: string; content: Block[] } {
   return { role: "user", content };
 }
 
+function usageOf(usage: Record<string, unknown>): Usage {
+  const count = (name: string): number => Number(usage[name] ?? 0);
+  const read = count("cache_read_input_tokens");
+  const written = count("cache_creation_input_tokens");
+  return {
+    inputTokens: count("input_tokens"),
+    outputTokens: count("output_tokens"),
+    ...(read > 0 ? { cacheReadTokens: read } : {}),
+    ...(written > 0 ? { cacheWriteTokens: written } : {}),
+  };
+}
+
 async function* read(data: AsyncIterable<string>): AsyncGenerator<Output> {
   const kinds = new Map<number, string>();
   let signature = "";
-  let input = 0;
+  let begun: Record<string, unknown> = {};
   let reason: StopReason | undefined;
   for await (const text of data) {
     const event = decode(text);
     switch (event.type) {
       case "message_start":
-        input = Number(event.message?.usage?.input_tokens ?? 0);
-        yield { kind: "message_started", model: String(event.message?.model ?? "") };
+        begun = event.message?.usage ?? {};
+        yield { kind: "message_started", model: String(event.message?.model ?? ""), usage: { ...usageOf(begun), outputTokens: 0 } };
         break;
       case "content_block_start":
         kinds.set(event.index, event.content_block.type);
@@ -87,7 +100,7 @@ async function* read(data: AsyncIterable<string>): AsyncGenerator<Output> {
       }
       case "message_delta":
         reason = STOPS[event.delta?.stop_reason] ?? "end_turn";
-        yield { kind: "usage", usage: { inputTokens: Number(event.usage?.input_tokens ?? input), outputTokens: Number(event.usage?.output_tokens ?? 0) } };
+        yield { kind: "usage", usage: usageOf({ ...begun, output_tokens: 0, ...event.usage }) };
         break;
       case "message_stop":
         yield { kind: "stopped", reason: reason ?? "end_turn" };

@@ -60,7 +60,9 @@ class Reader {
       yield* this.#close();
     }
     if (event.usage) {
-      yield { kind: "usage", usage: { inputTokens: Number(event.usage.prompt_tokens ?? 0), outputTokens: Number(event.usage.completion_tokens ?? 0) } };
+      const cached = Number(event.usage.prompt_tokens_details?.cached_tokens ?? 0);
+      const usage = { inputTokens: Number(event.usage.prompt_tokens ?? 0) - cached, outputTokens: Number(event.usage.completion_tokens ?? 0) };
+      yield { kind: "usage", usage: { ...usage, ...(cached > 0 ? { cacheReadTokens: cached } : {}) } };
     }
   }
 

@@ -22,6 +22,7 @@ PERMISSIONS: tuple[str, ...] = (
     "metrics:read",
     "logs:read",
     "usage:read",
+    "usage:write",
     "tenants:admin",
     "keys:admin",
     "system:admin",

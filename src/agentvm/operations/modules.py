@@ -7,8 +7,8 @@ from agentvm.operations.http_face import HttpFace
 from agentvm.operations.operation import OperationGroup
 
 MODULES = (
-    "key browser_session oidc preference invitation tenant user container erasure quota usage usage_reconcile cost wallet "
-    "secret channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
+    "key browser_session oidc preference invitation tenant user container erasure quota usage usage_book usage_reconcile cost "
+    "wallet secret channel sandbox config audit definition catalog image_build image_open image_file image attachment resource "
     "resource_resolve resource_version resource_bundle resource_invoke collection agent retention log error provider metric "
     "cluster turn feedback share memory tool mcp session_lists session session_open file branch message message_ask run "
     "compaction draft transfer webhook schedule trigger"

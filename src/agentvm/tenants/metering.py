@@ -123,8 +123,11 @@ class MeteredHold:
     def warnings(self) -> tuple[QuotaWarning, ...]:
         return self._held.warnings
 
+    def charge(self, usage: Usage) -> Charge:
+        return self._terms.charge(self._planned, usage, self._clock())
+
     def settle(self, usage: Usage) -> Charge:
-        charge = self._terms.charge(self._planned, usage, self._clock())
+        charge = self.charge(usage)
         self._held.settle(usage.total, charge.price or 0)
         return charge
 
