@@ -1,12 +1,12 @@
 """Cost — measures what a turn, a delta, a call of a tool and a user take, and writes the coefficients of `avm cost`.
 
-    python -m bench.cost [FILE] [--rounds 3] [--users 500] [--containers 20000] [--cluster]
+    python -m bench.cost [FILE] [--rounds 3] [--users 500] [--containers 20000] [--cluster | --all]
 
 CPU is that of all threads of the server, and of the jails for tools; the best of several rounds counts. The cost of a delta is
 the slope between turns of 10 and of 100 deltas, and the cost of a byte of text the slope between short and long answers.
 
-With `--cluster` a PostgreSQL on this machine is measured, and nothing else. Sections that are not measured stay as they were.
-`python -m bench.edge` writes the section of the edge.
+With `--cluster` a PostgreSQL on this machine is measured, and nothing else; `--all` measures both and the edge, as
+`python -m bench.edge` does. Sections that are not measured stay as they were.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from agentvm.model.tier import Job
 from agentvm.storage.engine import copy_to_postgres
 from agentvm.tiers.process import open_process_tier
 from agentvm.version import VERSION
-from bench import density, disk, tiers, turns
+from bench import density, disk, edge, tiers, turns
 from bench.measure import raise_file_limit, running, wait_ready
 from bench.plans import created
 
@@ -170,15 +170,17 @@ async def measure(rounds: int, users: int, containers: int) -> Coefficients:
     )
 
 
-def main(file: Path, rounds: int, users: int, containers: int, *, only_cluster: bool) -> None:
+def main(file: Path, rounds: int, users: int, containers: int, *, only_cluster: bool, everything: bool) -> None:
     raise_file_limit()
-    before = decode(file.read_bytes(), str(file)) if file.exists() else shipped()
+    coefficients = before = decode(file.read_bytes(), str(file)) if file.exists() else shipped()
     uvloop = {"use_uvloop": True}
-    if only_cluster:
-        coefficients = msgspec.structs.replace(before, cluster=anyio.run(cluster, backend_options=uvloop))
-    else:
+    if not only_cluster:
         servers = anyio.run(measure, rounds, users, containers, backend_options=uvloop)
         coefficients = msgspec.structs.replace(servers, cluster=before.cluster, edge=before.edge)
+    if only_cluster or everything:
+        coefficients = msgspec.structs.replace(coefficients, cluster=anyio.run(cluster, backend_options=uvloop))
+    if everything:
+        coefficients = msgspec.structs.replace(coefficients, edge=edge.counted())
     file.write_bytes(msgspec.json.format(msgspec.json.encode(coefficients), indent=2) + b"\n")
     print(file.read_text())
 
@@ -190,5 +192,13 @@ if __name__ == "__main__":
     parser.add_argument("--users", type=int, default=500)
     parser.add_argument("--containers", type=int, default=20_000)
     parser.add_argument("--cluster", action="store_true", help="measure PostgreSQL only")
+    parser.add_argument("--all", action="store_true", help="measure servers, PostgreSQL and the edge")
     options = parser.parse_args()
-    main(options.file, options.rounds, options.users, options.containers, only_cluster=options.cluster)
+    main(
+        options.file,
+        options.rounds,
+        options.users,
+        options.containers,
+        only_cluster=options.cluster and not options.all,
+        everything=options.all,
+    )

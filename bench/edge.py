@@ -29,6 +29,7 @@ from bench.measure import cpu_of_family
 FILE = Path(__file__).parent.parent / "src" / "agentvm" / "cost" / "coefficients.json"
 FEW, MANY = 10, 100
 SESSION_TURNS = 5
+TURNS_MAX = 200
 TYPICAL_DELTA = "13 characters"
 QUESTION = "What is the difference between a process and a thread?"
 
@@ -94,16 +95,20 @@ def _coefficients(turns: int, connected: int, bursts: list[Burst], turn: float, 
     )
 
 
-def main(file: Path, turns: int) -> None:
+def counted(turns: int = TURNS_MAX) -> EdgeCoefficients:
+    """Counts in a Worker of its own."""
     with TemporaryDirectory() as folder:
         server = EdgeServer(edge_tools(), Path(folder), LEASE_SECONDS="60")
         server.start()
         try:
-            counted = anyio.run(measure, server, turns)
+            return anyio.run(measure, server, turns)
         finally:
             server.stop()
+
+
+def main(file: Path, turns: int) -> None:
     whole = json.loads(file.read_text(encoding="utf-8"))
-    whole["edge"] = msgspec.to_builtins(counted)
+    whole["edge"] = msgspec.to_builtins(counted(turns))
     file.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(whole["edge"], indent=2))
 
@@ -111,6 +116,6 @@ def main(file: Path, turns: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, nargs="?", default=FILE, help="the coefficients, whose section `edge` is written")
-    parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--turns", type=int, default=TURNS_MAX)
     options = parser.parse_args()
     main(options.file, options.turns)

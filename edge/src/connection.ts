@@ -215,7 +215,8 @@ export class Connection {
   // --- frames for the client
 
   #tell(batch: Batch): void {
-    if (this.#key?.isFresh !== false && this.#unheard.length === 0) return this.#say(batch);
+    // The key was looked up for the frame that is being answered, whose events come before its reply.
+    if ((this.#waiting > 0 || this.#key?.isFresh !== false) && this.#unheard.length === 0) return this.#say(batch);
     if (this.#unheard.push(batch) > FRAMES_MAX) return this.#close(1008, "too many events at once");
     if (this.#unheard.length > 1) return;
     this.#waitUntil((this.#key?.check() ?? Promise.resolve(true)).then((isValid) => {

@@ -210,10 +210,9 @@ async def _open_services(
     oidc = await open_oidc(settings.config, clock, stack)
     tenancy, ended = _open_tenancy(settings, store, models, clock, vault, keys.pepper, prices, oidc)
     stack.push_async_callback(tenancy.own_keys.aclose)
-    metering = Metering(prices, tenancy.quotas, clock)
-    applier = SettingsApplier(None if drivers else models, prices, metering, logs, tenancy.quotas)
+    applier = SettingsApplier(None if drivers else models, prices, tenancy.metering, logs, tenancy.quotas)
     await _follow(settings, applier, config.system.log_level, tenancy.own_keys)
-    checked = StatusCheckingMeter(metering, tenancy.people.standing)
+    checked = StatusCheckingMeter(tenancy.metering, tenancy.people.standing)
     return Services(settings=settings, models=models, tenancy=tenancy, ended=ended, prices=prices, metering=checked, logs=logs)
 
 
@@ -350,10 +349,12 @@ def _open_tenancy(
         ended=tell,
         shared_tickets=store.tickets if store.node_id else None,
     )
+    quotas = Quotas(store, clock, Plans(settings.config.plans_by_name))
     tenancy = Tenancy(
         access=access,
         people=People(store, access, clock=clock),
-        quotas=Quotas(store, clock, Plans(settings.config.plans_by_name)),
+        quotas=quotas,
+        metering=Metering(prices, quotas, clock),
         vault=vault,
         own_keys=OwnKeys(
             models,

@@ -43,7 +43,8 @@ def test_a_workload_that_no_server_holds_says_what_would() -> None:
 
 
 def test_other_platforms_are_priced_by_the_same_turns() -> None:
-    per_run, per_hour, _ = estimate(Workload(), ROUND, PRICES).peers
+    per_run, per_hour, _, awake = estimate(Workload(), ROUND, PRICES).peers
+    assert round(awake.price) == 960
     assert per_run.price == pytest.approx(150_000)
     assert per_hour.price == pytest.approx(13_333, abs=1)
 

@@ -35,3 +35,19 @@ def test_an_unknown_field_is_not_ignored(tmp_path: Path) -> None:
     file.write_text(prices.shipped_text() + "egress: {price: 1}\n", "utf-8")
     with pytest.raises(InvalidInput, match="egress"):
         prices.read(file)
+
+
+@pytest.mark.parametrize(
+    ("shipped", "own"),
+    [
+        ("price: 12.00", "price: .inf"),
+        ("price: 12.00", "price: -1"),
+        ("per_turn: 0.005", "per_run: 0.005"),
+        ("source: public price page, November 2026", 'source: " "'),
+    ],
+)
+def test_no_price_is_without_bounds_a_known_name_and_its_source(tmp_path: Path, shipped: str, own: str) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(prices.shipped_text().replace(shipped, own, 1), "utf-8")
+    with pytest.raises(InvalidInput, match=r"prices\.yaml is not a price table"):
+        prices.read(file)

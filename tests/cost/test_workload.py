@@ -22,6 +22,9 @@ def test_the_default_is_a_million_users_whose_turns_overlap() -> None:
         ("peak", 0.5),
         ("months", 0.0),
         ("deltas", float("nan")),
+        ("text_bytes", float("inf")),
+        ("peak", float("inf")),
+        ("months", float("inf")),
     ],
 )
 def test_numbers_out_of_their_bounds_are_refused(field: str, value: float) -> None:

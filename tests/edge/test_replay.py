@@ -1,8 +1,13 @@
 """The recorded conversations of an unmodified 1.9 client, played against the edge."""
 
+import json
+
+import anyio
 import pytest
 from tests.compat.test_replay import (
+    CONTAINER_EXISTS,
     CONTAINERS,
+    FILLED_TOOL_USE_STOP,
     INTERRUPTED,
     NO_STACK_TRACE,
     NOT_RECOVERABLE,
@@ -10,8 +15,10 @@ from tests.compat.test_replay import (
     is_error,
     made_from_undefined,
 )
+from tests.edge.test_tools import image_file, tool
+from tests.support.edge import EdgeServer
 from tests.support.edge_answers import played
-from tests.support.provider import ScriptedProvider
+from tests.support.provider import Answer, ScriptedProvider
 from tests.support.replay import ADDITIVE, TRANSCRIPTS, Comparison, Difference, expected, load, play, recorded_calls, sockets
 from tests.support.wire import Json
 
@@ -25,10 +32,9 @@ PLAYED: dict[str, tuple[Difference, ...]] = {
     "21-multimodal.jsonl": (),
     "22-context-emitCommand.jsonl": (),
 }
-ELSEWHERE = {
-    "04-tool-turn.jsonl": "a shell is refused at the edge: test_tools.py",
-    "17-restart.jsonl": "the edge has no process that could be restarted: test_crash.py",
-}
+OUTLIVES = Difference(
+    "an agent here is a row, which no crash ends", "image_list_response", ".data.records[].online", lambda ours: ours is True
+)
 UNDEFINED = "request container_create_request {}"
 
 
@@ -69,6 +75,55 @@ async def test_recorded_noise_is_neither_echoed_nor_fatal(url: str, provider: Sc
     await replay(url, provider, records, (CONTAINERS,), frozenset({"system_error", "bogus_response"}))
 
 
+async def test_a_recorded_tool_turn_is_heard_again(url: str, edge: EdgeServer, provider: ScriptedProvider) -> None:
+    """The recorded server had a shell; the agent here has a request that answers to the same name."""
+    spec = tool("Bash", "http", entry=f"POST http://127.0.0.1:{edge.provider_port}/bash")
+    edge.add_file("shell.avmimage", image_file(spec))
+    records = load("04-tool-turn.jsonl")
+    for record in records:
+        if record.get("json", {}).get("type") == "image_create_request":
+            record["json"]["data"]["config"]["definition"] = "shell"
+    first, *rest = played(recorded_calls(records))
+    provider.play(first, Answer(content_type="text/plain", steps=(b"tool-says-hi",)), *rest)
+    comparison = Comparison((FILLED_TOOL_USE_STOP,))
+    async with sockets(url) as clients:
+        assert await play(expected(records), clients, comparison, ADDITIVE) == []
+    assert json.loads(provider.requests[1].body)["command"] == "echo tool-says-hi"
+    assert comparison.used == {FILLED_TOOL_USE_STOP.why}
+
+
+async def test_a_recorded_restart_is_heard_again(url: str, edge: EdgeServer, provider: ScriptedProvider) -> None:
+    records = load("17-restart.jsonl")
+    wanted = expected(records)
+    stop = next(number for number, record in enumerate(wanted) if record.get("note") == "SIGTERM server")
+    again = next(number for number, record in enumerate(wanted) if "restarted" in record.get("note", ""))
+    provider.play(*played(recorded_calls(records)))
+    comparison = Comparison((CONTAINERS, CONTAINER_EXISTS, OUTLIVES))
+    async with sockets(url) as clients:
+        assert await play(wanted[:stop], clients, comparison) == []
+        await anyio.to_thread.run_sync(edge.kill)
+    await anyio.to_thread.run_sync(edge.start)
+    async with sockets(url) as clients:
+        assert await play(with_the_same_agent(wanted[:stop], wanted[again:]), clients, comparison) == []
+    told = json.loads(provider.requests[-1].body)["messages"]
+    assert len(told) == 3, "the model is told what was said before the restart"
+
+
+def with_the_same_agent(before: list[Json], after: list[Json]) -> list[Json]:
+    """What was recorded after a restart, with the agent of before: nothing has ended it, so none is registered."""
+    first, second = (
+        next(record["json"]["data"]["agentId"] for record in records if _kind(record) == "message_send_response")
+        for records in (before, after)
+    )
+    kept = [record for record in after if _kind(record) != "agent_registered"]
+    same: list[Json] = json.loads(json.dumps(kept).replace(second, first))
+    return same
+
+
+def _kind(record: Json) -> object:
+    return record.get("json", {}).get("type")
+
+
 def test_every_transcript_is_played() -> None:
-    played_here = {*PLAYED, *ELSEWHERE, "12-errors.jsonl", "14-malformed-frames.jsonl"}
+    played_here = {*PLAYED, "04-tool-turn.jsonl", "12-errors.jsonl", "14-malformed-frames.jsonl", "17-restart.jsonl"}
     assert {path.name for path in TRANSCRIPTS.glob("*.jsonl")} == played_here

@@ -23,11 +23,6 @@ _EDGE: dict[str, dict[str, str]] = {
     "19": {NO_FILES: "os.write 3, os.write 5, os.list 6, os.list 7, os.read 8, os.list 18"},
     "24": {SAME: "container.create 1, container.get 2, container.list 3, prototype.list 10, image.create 18"},
 }
-ELSEWHERE = {
-    "09-interrupt.jsonl": "a call of the recorded model said nothing, so the provider is one answer ahead: test_turn.py",
-    "16-restart.jsonl": "the edge has no process that could be restarted: test_crash.py",
-    "15-reconnect.jsonl": "the client asks for the history while its turn may still run: test_turn.py, test_crash.py",
-}
 
 
 class Socket:
@@ -63,7 +58,7 @@ def differing_here(name: str) -> dict[str, str]:
     return {request: why for request, why in {**differing(name), **here}.items() if why != SAME}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_recorded_client_is_answered(name: str, url: str, provider: ScriptedProvider) -> None:
     records, differs = load(name), differing_here(name)
     provider.play(*played(recorded_calls(records)))

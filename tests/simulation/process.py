@@ -222,6 +222,7 @@ class Process:
                     access=access,
                     people=People(store, access, clock=hardware.clock),
                     quotas=quotas,
+                    metering=meter,
                     vault=vault,
                     own_keys=own_keys,
                     store=store,

@@ -10,7 +10,7 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 
-Measure = Annotated[float, msgspec.Meta(ge=0)]
+Measure = Annotated[float, msgspec.Meta(ge=0, le=10**15)]
 
 
 class Measured(Record):
@@ -18,7 +18,7 @@ class Measured(Record):
 
     value: Measure
     unit: str
-    source: str
+    source: Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class EdgeCoefficients(Record, rename=None):

@@ -11,45 +11,48 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 
-Dollars = Annotated[float, msgspec.Meta(ge=0)]
-Size = Annotated[float, msgspec.Meta(gt=0)]
+Dollars = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
+Size = Annotated[float, msgspec.Meta(gt=0, le=10**15)]
+Included = Annotated[float, msgspec.Meta(ge=0, le=10**15)]
+Source = Annotated[str, msgspec.Meta(pattern=r"\S")]
+"""Where a number is from: none is without."""
 
 
-class Machine(Record, rename=None):
+class Machine(Record, rename=None, forbid_unknown_fields=True):
     """A server that can be rented; its disk and traffic are included in the price."""
 
     name: str
     cores: Size
     memory_gb: Size
-    disk_gb: Annotated[float, msgspec.Meta(ge=0)]
-    traffic_tb: Annotated[float, msgspec.Meta(ge=0)]
+    disk_gb: Included
+    traffic_tb: Included
     price: Dollars
-    source: str
+    source: Source
 
 
-class Rate(Record, rename=None):
+class Rate(Record, rename=None, forbid_unknown_fields=True):
     """The price of one unit in a month."""
 
     price: Dollars
     unit: str
-    source: str
+    source: Source
 
 
-class Metered(Record, rename=None):
+class Metered(Record, rename=None, forbid_unknown_fields=True):
     """The price of one unit beyond those that a plan includes."""
 
     price: Dollars
     unit: str
-    included: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    source: str
+    included: Included = 0.0
+    source: Source
 
 
-class Fact(Record, rename=None):
+class Fact(Record, rename=None, forbid_unknown_fields=True):
     """A number that a vendor publishes."""
 
     value: Size
     unit: str
-    source: str
+    source: Source
 
 
 class EdgePrices(Record, rename=None, forbid_unknown_fields=True):
@@ -66,14 +69,14 @@ class EdgePrices(Record, rename=None, forbid_unknown_fields=True):
     """Bytes of an object that has stored nothing."""
 
 
-class Platform(Record, rename=None):
+class Platform(Record, rename=None, forbid_unknown_fields=True):
     """Another platform with its charges for turns, tokens excluded."""
 
     name: str
     per_turn: Dollars = 0.0
     per_hour: Dollars = 0.0
     """For each hour of a turn's duration, waiting included."""
-    source: str
+    source: Source
 
 
 class PriceTable(Record, rename=None, forbid_unknown_fields=True):

@@ -9,7 +9,8 @@ from agentvm.model.base import Record
 
 MONTH_SECONDS = 30.4375 * 86_400
 
-Amount = Annotated[float, msgspec.Meta(ge=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
+"""Infinity would make a bill that nobody can read."""
 
 
 class Workload(Record, omit_defaults=False):
@@ -26,11 +27,11 @@ class Workload(Record, omit_defaults=False):
     """Question and answer of a turn."""
     connected: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.001
     """Share of the users who are connected at the same time."""
-    peak: Annotated[float, msgspec.Meta(ge=1)] = 5.0
+    peak: Annotated[float, msgspec.Meta(ge=1, le=10**6)] = 5.0
     """Turns of the busiest minutes, as a multiple of the average."""
     tools: Amount = 0.05
     """Calls of tools in a sandbox, for each turn."""
-    months: Annotated[float, msgspec.Meta(gt=0)] = 3.0
+    months: Annotated[float, msgspec.Meta(gt=0, le=1_200)] = 3.0
     """Months for which conversations are kept."""
 
     @property

@@ -99,7 +99,7 @@ async def _enter(context: Context, entry: CallEntry) -> bool:
         cache_write_tokens=counted.cache_write_tokens,
         estimated=counted.estimated,
     )
-    hold = await context.vm.runtime.meter.admit(planned, force=True)
+    hold = await context.tenancy.metering.admit(planned, force=True)
     charge = hold.charge(usage)
     row = LedgerEntry(
         key=f"{KEY_PREFIX}{entry.id}",

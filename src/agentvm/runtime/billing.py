@@ -23,7 +23,7 @@ Events = tuple[EventData, ...]
 
 
 class Hold(Protocol):
-    """The amounts reserved for one call. Exactly one of `settle` and `release` is called, once."""
+    """The amounts reserved for one call. Exactly one of the two methods is called, once."""
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]: ...
@@ -31,9 +31,6 @@ class Hold(Protocol):
     @property
     def most_output(self) -> int | None:
         """How many tokens the answer may have; None for as many as were planned."""
-
-    def charge(self, usage: Usage) -> Charge:
-        """Returns what the call is charged for that much; nothing is counted yet."""
 
     def settle(self, usage: Usage) -> Charge:
         """The call has used this much."""
@@ -60,9 +57,6 @@ class Unmetered:
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "Unmetered":
         return self
-
-    def charge(self, usage: Usage) -> Charge:
-        return Charge(None, None)
 
     def settle(self, usage: Usage) -> Charge:
         return Charge(None, None)

@@ -80,7 +80,7 @@ class Runtime:
         """Held while an image is built anew: two who change it at once shall both be heard."""
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
-        self.models, self.tools, self.meter, self.tool_meter = ports.models, ports.tools, ports.meter, ports.tool_meter
+        self.models, self.tools, self.tool_meter = ports.models, ports.tools, ports.tool_meter
         self.journal = ports.journal
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites

@@ -9,6 +9,7 @@ from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
+from agentvm.tenants.metering import Metering
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.quota import Quotas
@@ -26,6 +27,7 @@ class Tenancy:
     access: Access
     people: People
     quotas: Quotas
+    metering: Metering
     vault: Vault
     own_keys: OwnKeys
     oidc: "OidcFlow | None" = None
