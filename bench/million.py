@@ -152,6 +152,7 @@ async def measure(users: int, seconds: float, folder: Path) -> dict[str, object]
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        "load_average": round(os.getloadavg()[2], 1),
         "version": VERSION,
         "users": users,
         "messages": messages,
@@ -194,6 +195,7 @@ def page(found: dict[str, Any]) -> str:
         "first delta, p50 and p99, average, while a backup runs": (
             f"{copied['first_p50_ms']:g} and {copied['first_p99_ms']:g} ms"
         ),
+        "processes that wanted a CPU on average during the run, those of others too": f"{found['load_average']:g}",
         "turns, of these with a tool, failed": ", ".join(
             f"{sum(load[name] for load in loads):,}" for name in ("turns", "tool_turns", "failed")
         ),

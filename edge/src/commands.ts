@@ -9,7 +9,8 @@ import { placeIn, random, type Place } from "./ids.ts";
 import { contentOf, type Data, isObject, objectOf, optionalText, text } from "./input.ts";
 import type { Link } from "./link.ts";
 import type { Peer } from "./peer.ts";
-import type { AcceptReply, Image, WaitAnswer } from "./records.ts";
+import type { Refused } from "./container.ts";
+import type { AcceptReply, AcceptRequest, Image, WaitAnswer } from "./records.ts";
 import type { Message } from "./turn.ts";
 
 const HISTORY_MAX_BYTES = 4 * 1024 * 1024;
@@ -95,7 +96,7 @@ export async function updateImage(peer: Peer, imageId: string, updates: Data): P
 }
 
 export async function listImages(peer: Peer, containerName: unknown): Promise<Image[]> {
-  const names = containerName === undefined || containerName === null ? (await listContainers(peer)).slice(0, LISTED_MAX) : [containerName];
+  const names = containerName === undefined ? (await listContainers(peer)).slice(0, LISTED_MAX) : [containerName];
   const lists = await Promise.all(
     names.map(async (name) => {
       const link = await peer.link(await peer.principal.place(name));
@@ -162,22 +163,25 @@ export async function interrupt(peer: Peer, imageId: string | undefined, agentId
 export interface Sending {
   imageId?: string;
   agentId?: string;
+  sessionId?: string;
   content: unknown;
   clientKey?: string;
+  onBusy?: AcceptRequest["onBusy"];
+  onParked?: AcceptRequest["onParked"];
 }
 
 /** Accepts a message: it is stored when this returns, and its turn begins when the reply has left. */
-export async function send(peer: Peer, { imageId, agentId, content, clientKey }: Sending): Promise<AcceptReply> {
-  const id = imageId || agentId;
+export async function send(peer: Peer, { imageId, agentId, sessionId, content, clientKey, onBusy = "queue", onParked = "supersede" }: Sending): Promise<AcceptReply> {
+  const id = imageId || agentId || sessionId;
   if (!id) throw invalid("Either imageId or agentId must be provided");
   const checked = contentOf(content);
   const link = await peer.linkTo(id);
   const place = placeIn(id);
-  if (link === undefined || place === undefined) throw imageId ? imageNotFound(imageId) : agentNotFound(id);
+  if (link === undefined || place === undefined) throw refusal(imageId ? "image" : agentId ? "agent" : "session", id);
   const at = Date.now();
   const turnId = peer.newId("turn", place);
   const user = { id: `msg_${random()}`, role: "user" as const, subtype: "user" as const, content: checked, timestamp: at, turnId };
-  const target = imageId ? { imageId } : { agentId: id };
+  const target = { ...(imageId ? { imageId } : agentId ? { agentId } : {}), ...(sessionId ? { sessionId } : {}), onBusy, onParked };
   const reply = await link.stub.accept({ ...target, newAgentId: peer.newId("agent", place), turnId, user, runner: peer.id, ...(clientKey ? { clientKey } : {}) });
   if ("refused" in reply) throw refusal(reply.refused, id);
   const { image } = reply;
@@ -188,24 +192,33 @@ export async function send(peer: Peer, { imageId, agentId, content, clientKey }:
   return reply;
 }
 
-function refusal(refused: "image" | "agent" | "full", id: string): EdgeError {
+function refusal(refused: Refused, id: string): EdgeError {
+  if (refused === "session") return new EdgeError("session_not_found", `Session not found: ${shorten(id)}`);
+  if (refused === "busy") return new EdgeError("agent_busy", "The agent is busy with another message: wait for its end, or send with onBusy: queue");
   if (refused === "full") return new EdgeError("inbox_full", "Too many messages wait for this agent: send again when some are answered");
   return refused === "image" ? imageNotFound(id) : agentNotFound(id);
 }
 
 // --- waits
 
-export async function listWaits(peer: Peer, containerName: unknown): Promise<Data[]> {
+export async function listWaits(peer: Peer, { containerName, sessionId: wanted, isAnswered }: WaitFilter): Promise<(Data & { waitId: string; askedAt: number })[]> {
   const names = containerName === undefined || containerName === null ? (await listContainers(peer)).slice(0, LISTED_MAX) : [containerName];
   const lists = await Promise.all(
     names.map(async (name) => {
       const turns = await (await peer.link(await peer.principal.place(name))).stub.waits();
-      return turns.flatMap(({ turnId, sessionId, waits }) =>
-        waits.map(({ callId, toolName, ...wait }) => ({ ...wait, callId, tool: toolName, turnId, sessionId, containerId: name })),
+      return turns.filter(({ sessionId }) => wanted === undefined || sessionId === wanted).flatMap(({ turnId, sessionId, waits }) =>
+        waits.filter((wait) => isAnswered === undefined || (wait.answer !== undefined) === isAnswered).map(({ callId, toolName, ...wait }) => ({ ...wait, callId, tool: toolName, turnId, sessionId, containerId: name })),
       );
     }),
   );
-  return lists.flat();
+  return lists.flat().sort((one, other) => one.askedAt - other.askedAt || (one.waitId < other.waitId ? -1 : 1));
+}
+
+/** Every member narrows the list. */
+export interface WaitFilter {
+  containerName?: string;
+  sessionId?: string;
+  isAnswered?: boolean;
 }
 
 const DECISIONS = ["approve", "edit", "deny", "answer"] as const;

@@ -110,7 +110,7 @@ export class Connection {
   }
 
   async #receive(text: string): Promise<void> {
-    checkBounds(text, "The frame");
+    const excess = checkBounds(text);
     let frame: unknown;
     try {
       frame = JSON.parse(text);
@@ -118,6 +118,7 @@ export class Connection {
       throw invalid("The frame is not valid JSON");
     }
     if (Array.isArray(frame) ? frame.length > 0 : isObject(frame) && frame.jsonrpc !== undefined && frame.type === undefined) {
+      if (excess !== undefined) throw excess;
       return await this.#receiveRpc(text, frame);
     }
     if (!isObject(frame)) throw invalid(`A frame is a JSON object; ${FRAMES}`);
@@ -125,10 +126,10 @@ export class Connection {
       if (frame.__ack === `${this.#id}_1`) this.#isReliable = true;
       return;
     }
-    await this.#receiveTyped(frame, text.length);
+    await this.#receiveTyped(frame, text.length, excess);
   }
 
-  async #receiveTyped(frame: Data, size: number): Promise<void> {
+  async #receiveTyped(frame: Data, size: number, excess: EdgeError | undefined): Promise<void> {
     const { type } = frame;
     if (type === undefined || type === null) {
       if ("__ack" in frame || "__payload" in frame || "category" in frame) return;
@@ -138,7 +139,7 @@ export class Connection {
     if (type === "auth") return await this.#authenticate(frame.headers);
     if (type === "subscribe") return await this.#subscribe(frame);
     if (type === "unsubscribe") return await this.#peer?.unlisten(String(frame.sessionId ?? ""));
-    if (type.endsWith(SUFFIX)) return await this.#command(type.slice(0, -SUFFIX.length), frame.data, size);
+    if (type.endsWith(SUFFIX)) return await this.#command(type.slice(0, -SUFFIX.length), frame.data, size, excess);
     if (isEventType(type) || frame.category !== undefined) return;
     throw invalid(`There is no frame of type ${JSON.stringify(shorten(type))}; ${FRAMES}`);
   }
@@ -169,7 +170,7 @@ export class Connection {
     if (typeof containerId === "string" && containerId !== "") await this.#peer.follow(await this.#peer.principal.place(containerId));
   }
 
-  async #command(name: string, given: unknown, size: number): Promise<void> {
+  async #command(name: string, given: unknown, size: number, excess: EdgeError | undefined): Promise<void> {
     const requestId = isObject(given) && typeof given.requestId === "string" ? given.requestId : undefined;
     const data = isObject(given) ? given : {};
     const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
@@ -177,6 +178,7 @@ export class Connection {
     try {
       if (command === undefined) throw new Failure("unknown_command", `Unknown command: ${shorten(name)}_request`);
       if (this.#peer === undefined) throw unauthenticated(NOT_YET);
+      if (excess !== undefined) throw excess;
       if (!isObject(given)) throw invalid("data must be an object");
       const most = name === "message_send" ? MESSAGE_MAX_BYTES : DATA_MAX_BYTES;
       if (size > most) throw tooLarge(`The data of ${name} has ${size.toLocaleString("en-US")} bytes; at most ${most.toLocaleString("en-US")} are allowed`);

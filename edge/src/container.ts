@@ -124,17 +124,22 @@ export class Container extends DurableObject<Env> {
     });
   }
 
-  async accept(request: records.AcceptRequest): Promise<records.AcceptReply | { refused: "image" | "agent" | "full" }> {
+  async accept(request: records.AcceptRequest): Promise<records.AcceptReply | { refused: Refused }> {
     return this.#burst("accept", () => {
-      let image = request.imageId === undefined ? this.#store.imageOfAgent(request.agentId ?? "") : this.#store.image(request.imageId);
-      if (image === undefined) return { refused: request.imageId === undefined ? "agent" : "image" };
+      const { imageId, agentId, sessionId } = request;
+      let image = imageId !== undefined ? this.#store.image(imageId) : agentId !== undefined ? this.#store.imageOfAgent(agentId) : this.#store.imageOfSession(sessionId ?? "");
+      if (image === undefined) return { refused: imageId !== undefined ? "image" : agentId !== undefined ? "agent" : "session" };
+      if (sessionId !== undefined && sessionId !== image.sessionId) return { refused: "session" };
       const again = request.clientKey === undefined ? undefined : this.#store.sentBefore(image.sessionId, request.clientKey);
       if (again !== undefined) return this.#repeated(image, again);
       const open = this.#store.open(image.sessionId);
+      const isBusy = open.some((row) => (row.state === "parked" ? request.onParked === "reject" : request.onBusy === "reject"));
+      if (isBusy) return { refused: "busy" };
       if (open.length > INBOX_MAX) return { refused: "full" };
       const agentIsNew = image.agentId === undefined;
       if (agentIsNew) image = this.#register(image, request.newAgentId, request.runner);
       const at = Date.now();
+      if (request.onBusy === "interrupt") this.#interrupt(image.sessionId);
       const last = this.#store.last(image.sessionId);
       const n = (last?.n ?? 0) + 1;
       const seq = this.#store.lastSeq(image.sessionId);
@@ -146,7 +151,7 @@ export class Container extends DurableObject<Env> {
         const row = this.#store.turn(image.sessionId, n) as TurnRow;
         return { ...reply, queued: false, run: this.#toRun(row, image, request.runner, agentIsNew, { firstSeq: seq, reserved: row.last_seq }) };
       }
-      if (first.state !== "parked") return { ...reply, queued: true };
+      if (first.state !== "parked" || request.onParked === "queue") return { ...reply, queued: true };
       // The user goes on: what waits is not waited for any more.
       const waits = (JSON.parse(first.waits) as records.Wait[]).map((wait) => ({ ...wait, answer: wait.answer ?? { decision: "superseded" as const } }));
       return { ...reply, queued: true, run: this.#resume(first, image, waits, request.runner) };
@@ -457,5 +462,7 @@ export class Container extends DurableObject<Env> {
     console.log(JSON.stringify({ log: "object", what, at, ms: Date.now() - at, rows, bytes: this.ctx.storage.sql.databaseSize }));
   }
 }
+
+export type Refused = "image" | "agent" | "session" | "full" | "busy";
 
 export type AnswerReply = { turnId: string; run?: records.Accepted } | { refused: "none" | "other" | "answered" | "expired" };

@@ -1,7 +1,7 @@
 /** Input — checks of what clients send: its size before it is read, its types before they are used. */
 
 import type { UserMessage } from "../../clients/typescript/src/types.ts";
-import { invalid, shorten, tooLarge } from "./errors.ts";
+import { type EdgeError, invalid, shorten, tooLarge } from "./errors.ts";
 
 export type Data = Record<string, unknown>;
 
@@ -15,9 +15,9 @@ const DEPTH_MAX = 512;
 const SMALL_CHARACTERS = 500;
 const TEXT_MAX = 200_000;
 
-/** Refuses a JSON text that is nested too deeply or holds too many values, before anything is built of it. */
-export function checkBounds(text: string, subject: string): void {
-  if (text.length <= SMALL_CHARACTERS) return;
+/** Refuses a frame that is nested too deeply before anything is built of it; returns why it can be no request, if it holds too many values. */
+export function checkBounds(text: string): EdgeError | undefined {
+  if (text.length <= SMALL_CHARACTERS) return undefined;
   let depth = 0;
   let values = 0;
   let inString = false;
@@ -29,11 +29,11 @@ export function checkBounds(text: string, subject: string): void {
     } else if (code === 34) inString = true;
     else if (code === 91 || code === 123) {
       values++;
-      if (++depth > DEPTH_MAX) throw tooLarge(`${subject} is nested too deeply; at most ${DEPTH_MAX} levels are allowed`);
+      if (++depth > DEPTH_MAX) throw invalid(`The frame is nested too deeply; at most ${DEPTH_MAX} levels are allowed`);
     } else if (code === 93 || code === 125) depth--;
     else if (code === 44) values++;
-    if (values > VALUES_MAX) throw tooLarge(`${subject} holds too many values; at most ${VALUES_MAX.toLocaleString("en-US")} are allowed`);
   }
+  return values > VALUES_MAX ? tooLarge(`The frame holds too many values; at most ${VALUES_MAX.toLocaleString("en-US")} are allowed`) : undefined;
 }
 
 export function isObject(value: unknown): value is Data {
@@ -66,6 +66,19 @@ export function optionalNumber(data: Data, name: string, least: number, most: nu
     throw invalid(`${name} must be a ${whole ? "whole " : ""}number from ${least} to ${most}`);
   }
   return value;
+}
+
+/** One of some values; undefined if there is none. */
+export function oneOf<T>(data: Data, name: string, known: readonly T[]): T | undefined {
+  const value = data[name];
+  if (value === undefined) return undefined;
+  if (!known.includes(value as T)) throw invalid(`${name} is one of ${known.filter((one) => one !== null).join(", ")}`);
+  return value as T;
+}
+
+/** Refuses members that mean something on a server, and would mean nothing here. */
+export function refuseGiven(data: Data, ...names: string[]): void {
+  for (const name of names) if (data[name] !== undefined && data[name] !== null) throw invalid(`${name} is not taken at the edge: the image says how its agent answers`);
 }
 
 /** The content of a user's message. */

@@ -112,6 +112,11 @@ export interface Accepted {
 export interface AcceptRequest {
   imageId?: string;
   agentId?: string;
+  sessionId?: string;
+  /** While another turn runs: wait for it, stop it, or refuse this message. */
+  onBusy: "queue" | "interrupt" | "reject";
+  /** While a turn waits for somebody: end it, wait for it, or refuse this message. */
+  onParked: "supersede" | "queue" | "reject";
   newAgentId: string;
   turnId: string;
   user: UserMessage;

@@ -5,7 +5,7 @@ import * as commands from "./commands.ts";
 import { type EdgeError, invalid, shorten } from "./errors.ts";
 import { type Batch, kindOf } from "./events.ts";
 import { recordOf } from "./images.ts";
-import { type Data, objectOf, optionalNumber, optionalText, text } from "./input.ts";
+import { type Data, objectOf, oneOf, optionalNumber, optionalText, refuseGiven, text } from "./input.ts";
 import type { Peer } from "./peer.ts";
 import type { Image } from "./records.ts";
 
@@ -35,7 +35,7 @@ export const COMMANDS: Record<string, Command> = {
   },
   container_list: {
     run: async (peer, data) => {
-      const limit = optionalNumber(data, "limit", 1, PAGE_MAX) ?? PAGE_MAX;
+      const limit = pageLimit(data);
       const containerIds = await commands.listContainers(peer, optionalText(data, "cursor"), limit);
       return { containerIds, ...(containerIds.length === limit ? { nextCursor: containerIds.at(-1) } : {}) };
     },
@@ -84,8 +84,12 @@ export const COMMANDS: Record<string, Command> = {
     run: async (peer, data) => {
       const imageId = optionalText(data, "imageId");
       const agentId = optionalText(data, "agentId");
+      const sessionId = optionalText(data, "sessionId");
       const clientKey = optionalText(data, "clientMessageId");
-      const reply = await commands.send(peer, { ...(imageId ? { imageId } : {}), ...(agentId ? { agentId } : {}), content: data.content, ...(clientKey ? { clientKey } : {}) });
+      const onBusy = oneOf(data, "onBusy", ["queue", "interrupt", "reject"] as const);
+      const onParked = oneOf(data, "onParked", ["supersede", "queue", "reject"] as const);
+      refuseGiven(data, "options", "output");
+      const reply = await commands.send(peer, { ...(imageId ? { imageId } : {}), ...(agentId ? { agentId } : {}), content: data.content, ...(sessionId ? { sessionId } : {}), ...(clientKey ? { clientKey } : {}), ...(onBusy ? { onBusy } : {}), ...(onParked ? { onParked } : {}) });
       const { image, turnId, messageId, seq } = reply;
       return { agentId: reply.agentId, imageId: image.imageId, messageId, turnId, sessionId: image.sessionId, cursor: String(seq) };
     },
@@ -150,11 +154,27 @@ export const COMMANDS: Record<string, Command> = {
     refused: (data) => ({ ...named("imageId")(data), messages: [] }),
   },
   tool_waits: {
-    run: async (peer, data) => ({ waits: await commands.listWaits(peer, data.containerId) }),
+    run: async (peer, data) => {
+      const containerName = optionalText(data, "containerId");
+      const sessionId = optionalText(data, "sessionId");
+      const state = oneOf(data, "state", ["open", "answered", null] as const);
+      const after = optionalText(data, "cursor");
+      const limit = pageLimit(data);
+      const all = await commands.listWaits(peer, { ...(containerName === undefined ? {} : { containerName }), ...(sessionId === undefined ? {} : { sessionId }), ...(state ? { isAnswered: state === "answered" } : {}) });
+      const from = after === undefined ? 0 : all.findIndex(({ waitId }) => waitId === after) + 1;
+      if (after !== undefined && from === 0) throw invalid("The cursor is not valid: take nextCursor of the last page");
+      const waits = all.slice(from, from + limit);
+      return { waits, ...(from + limit < all.length ? { nextCursor: waits.at(-1)?.waitId } : {}) };
+    },
     refused: () => ({ waits: [] }),
   },
   tool_answer: { run: async (peer, data) => ({ ...(await commands.answer(peer, data)) }) },
 };
+
+function pageLimit(data: Data): number {
+  if (data.limit === null) throw invalid("limit must be a number");
+  return optionalNumber(data, "limit", 1, PAGE_MAX) ?? PAGE_MAX;
+}
 
 /** Whether a type is that of an event, which only a server sends. */
 export function isEventType(type: string): boolean {

@@ -77,6 +77,7 @@ class EdgeServer:
             "test": anthropic,
             "impatient": {**anthropic, "silenceSeconds": 0.3},
             "chat": {"kind": "openai", "baseUrl": f"{provider}/v1"},
+            "chat-impatient": {"kind": "openai", "baseUrl": f"{provider}/v1", "silenceSeconds": 0.3},
         }
         variables = {"PROVIDERS": json.dumps(providers), "DEFAULT_MODEL": "test/model", "LOG_OBJECTS": "1", **self._variables}
         variables |= {"KEY_PEPPER": PEPPER, "ALLOW_HOSTS": f"127.0.0.1:{self.provider_port}"}

@@ -3,7 +3,7 @@
 import type { Usage } from "../../../clients/typescript/src/types.ts";
 import type { Output, StopReason } from "../turn.ts";
 import { type Entry, type Prompt, type Stream } from "./prompt.ts";
-import { type Call, cutOff, decode, events, reported } from "./sse.ts";
+import { type Call, cutOff, decode, events, reported, tokens } from "./sse.ts";
 
 type Block = Record<string, unknown>;
 
@@ -57,7 +57,7 @@ function messageOf(entry: Entry): { role: string; content: Block[] } {
 }
 
 function usageOf(usage: Record<string, unknown>): Usage {
-  const count = (name: string): number => Number(usage[name] ?? 0);
+  const count = (name: string): number => tokens(usage[name]);
   const read = count("cache_read_input_tokens");
   const written = count("cache_creation_input_tokens");
   return {

@@ -2,7 +2,7 @@
 
 import type { Output, StopReason } from "../turn.ts";
 import { type Entry, type Prompt, type Stream } from "./prompt.ts";
-import { type Call, cutOff, decode, events, reported } from "./sse.ts";
+import { type Call, cutOff, decode, events, reported, tokens } from "./sse.ts";
 
 type Json = Record<string, unknown>;
 
@@ -60,8 +60,8 @@ class Reader {
       yield* this.#close();
     }
     if (event.usage) {
-      const cached = Number(event.usage.prompt_tokens_details?.cached_tokens ?? 0);
-      const usage = { inputTokens: Number(event.usage.prompt_tokens ?? 0) - cached, outputTokens: Number(event.usage.completion_tokens ?? 0) };
+      const cached = tokens(event.usage.prompt_tokens_details?.cached_tokens);
+      const usage = { inputTokens: Math.max(0, tokens(event.usage.prompt_tokens) - cached), outputTokens: tokens(event.usage.completion_tokens) };
       yield { kind: "usage", usage: { ...usage, ...(cached > 0 ? { cacheReadTokens: cached } : {}) } };
     }
   }

@@ -4,6 +4,9 @@ import { ProviderError } from "../errors.ts";
 
 const LINE_MAX_CHARACTERS = 4 * 1024 * 1024;
 const ERROR_TEXT_MAX = 500;
+/** What the runtime says of a body that is not what its content-encoding says. */
+const UNREADABLE = /gzip|deflate|brotli|compress/i;
+const TOKENS_MAX = 10 ** 12;
 
 export interface Call {
   url: string;
@@ -71,6 +74,7 @@ async function within<T>(call: Call, stop: AbortController, promise: Promise<T>)
     return await Promise.race([promise, late]);
   } catch (error) {
     if (error instanceof ProviderError || call.signal.aborted) throw error;
+    if (UNREADABLE.test(String(error))) throw new ProviderError("provider_protocol_error", "The provider sent an answer that cannot be unpacked", true);
     throw new ProviderError("provider_unreachable", "The provider cannot be reached, or closed the connection", true);
   } finally {
     clearTimeout(timer);
@@ -81,6 +85,8 @@ async function within<T>(call: Call, stop: AbortController, promise: Promise<T>)
 function refusal(status: number, text: string): ProviderError {
   const said = `The provider answered with status ${status}: ${messageOf(text)}`;
   if (status === 401 || status === 403) return new ProviderError("provider_auth_failed", said, false);
+  if (status === 408 || status === 504) return new ProviderError("timeout", said, true);
+  if (status < 400) return new ProviderError("provider_protocol_error", said, true);
   if (status === 429) return new ProviderError("provider_rate_limited", said, true);
   if (status >= 500) return new ProviderError("provider_overloaded", said, true);
   return new ProviderError("provider_bad_request", said, false);
@@ -94,6 +100,13 @@ function messageOf(text: string): string {
     // Not JSON: the text itself says what there is to say.
   }
   return text.slice(0, ERROR_TEXT_MAX);
+}
+
+/** A number of tokens in a usage: none of a provider is below zero, or beyond what a call can have. */
+export function tokens(value: unknown): number {
+  const count = value ?? 0;
+  if (typeof count !== "number" || !Number.isFinite(count)) throw new ProviderError("provider_protocol_error", "The provider sent a usage that is no number", true);
+  return Math.min(Math.max(0, Math.trunc(count)), TOKENS_MAX);
 }
 
 /** The JSON of an event. */
