@@ -128,7 +128,7 @@ class Playing:
             if record["dir"] == "c->s":
                 await self._send(client, record)
             elif "event" in record:
-                if record["event"] in ("message_start", "text_delta", "tool_use_start") and self._is_waiting(record["conn"]):
+                if record["event"] in ("message_start", "text_delta", "tool_use_start", "tool_use_stop") and self._is_waiting(record["conn"]):
                     await client.until(record["event"])
             elif isinstance(record.get("json"), dict):
                 await self._compare(client, record)
