@@ -32,6 +32,8 @@ TOLD_IN_ORDER = (
     *("assistant_message", "tool_result_message", "conversation_end", "turn_response", "error", "interrupted"),
 )
 """Events whose order the reducer of the client depends on."""
+AWAITED = ("message_start", "text_delta", "tool_use_start", "tool_use_stop")
+"""Events after which the recorded client did something: it is not done before."""
 _ID = re.compile(r"(img|sess|inst|msg)_[a-z0-9_]+")
 
 _MODEL = re.compile(r"(claude|gpt)-fake-[a-z0-9]+")
@@ -128,7 +130,7 @@ class Playing:
             if record["dir"] == "c->s":
                 await self._send(client, record)
             elif "event" in record:
-                if record["event"] in ("message_start", "text_delta", "tool_use_start", "tool_use_stop") and self._is_waiting(record["conn"]):
+                if record["event"] in AWAITED and self._is_waiting(record["conn"]):
                     await client.until(record["event"])
             elif isinstance(record.get("json"), dict):
                 await self._compare(client, record)

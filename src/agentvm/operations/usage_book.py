@@ -64,7 +64,7 @@ class UsageBook(Request[Booked]):
     entries: Annotated[Sequence[CallEntry], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
-@operation("usage.book", needs="usage:write", http=Http("POST", "/v1/usage/entries", id="usage_book"), audit="usage.book")
+@operation("usage.book", needs="usage:write", http=Http("POST", "/v1/usage/entries", id="usage_book"))
 async def book(context: Context, request: UsageBook) -> Booked:
     """Book model calls that were made at the edge.
 
