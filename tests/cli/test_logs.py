@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import anyio
@@ -50,7 +51,7 @@ def test_an_entry_is_one_line_with_its_time_its_facts_and_where_it_broke() -> No
         "2023-11-14 22:13:20.123 WARNING  turn_failed"
         ' code=timeout count=1234 why="it took long" empty="" raised="KeyError at b.py:2 g" turn=u1\n'
     )
-    assert asked[0].path == "/v1/logs?limit=100"
+    assert asked[0].path == "/v1/logs?limit=100&nodes=all"
 
 
 def test_nothing_in_an_entry_is_obeyed_by_the_terminal() -> None:
@@ -77,7 +78,7 @@ def test_pages_are_read_until_there_are_enough() -> None:
         assert len(avm("logs", "-n", "1500", "--json", url=url).out.splitlines()) == 1500
         assert avm("logs", "-n", "0", url=url).code == 2
         assert avm("logs", "--level", "loud", url=url).code == 2
-    assert [one.path for one in asked] == ["/v1/logs?limit=1000", "/v1/logs?limit=1000&cursor=7"]
+    assert [one.path for one in asked] == ["/v1/logs?limit=1000&nodes=all", "/v1/logs?limit=1000&nodes=all&cursor=7"]
 
 
 def test_who_follows_is_shown_each_line_and_told_when_the_server_ends_it() -> None:
@@ -113,3 +114,15 @@ async def test_following_a_real_server_shows_what_comes() -> None:
                 await anyio.wait_all_tasks_blocked()
                 await desk.server.server.close()
         assert "came turn=u1" in outs[0]
+
+
+def test_a_node_that_has_not_answered_is_named_once_and_each_line_has_its_node() -> None:
+    pages: Iterator[dict[str, Any]] = iter([{"items": [ENTRY | {"nodeId": 3}], "nextCursor": "3:1"}, {"items": []}])
+    silent = [{"nodeId": 4, "name": "b", "error": "gone\x1b"}]
+    with answering(lambda asked: (200, {**next(pages), "silentNodes": silent})) as (url, asked):
+        done = avm("logs", "--node", "all", "-n", "2000", url=url)
+    assert done.out.endswith("turn=u1 node=3\n")
+    assert done.err == "Node 4 (b): gone\\x1b\n"
+    with answering(lambda asked: (200, {})) as (url, asked):
+        assert "the node that is asked" in avm("logs", "-f", "--node", "3", url=url).err
+    assert asked == []

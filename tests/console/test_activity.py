@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 from tests.console.conftest import Open
 from tests.console.operator_pages import HOSTILE
 from tests.console.pages import filled_server
@@ -349,3 +349,41 @@ async def test_the_nodes_of_a_cluster_are_listed_with_what_hinders_them(open_pag
         await expect(rows.nth(1)).to_contain_text("<b>two")
         await expect(rows.nth(1)).to_contain_text("−25 ms")
         await expect(page.get_by_text("1 standby, the slowest 40 ms behind.")).to_be_visible()
+        # One that is up can be drained, after a question.
+        asked: list[str] = []
+
+        async def drain(route: Route) -> None:
+            asked.append(f"{route.request.method} {route.request.url.removeprefix(server.url)}")
+            await route.fulfill(json={"nodeId": 1})
+
+        await page.route("**/drain", drain)
+        await expect(rows.nth(1).get_by_role("button")).to_have_count(0)
+        await rows.nth(0).get_by_role("button", name="Drain").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog).to_contain_text("Drain one?")
+        await dialog.get_by_role("button", name="Drain").click()
+        await expect(dialog).to_have_count(0)
+        assert asked == ["POST /v1/cluster/nodes/1/drain"]
+
+
+async def test_the_log_of_a_cluster_has_the_node_of_each_entry_and_names_who_does_not_answer(open_page: Open) -> None:
+    about = {"at": 1_700_000_000_000, "level": "info", "event": "counted", "logger": "l"}
+    page_of = {
+        "items": [{"number": 7, "nodeId": 1, **about}, {"number": 7, "nodeId": 2, **about}],
+        "silentNodes": [{"nodeId": 3, "name": "three", "error": "The node has not answered in time"}],
+    }
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/activity")
+        asked: list[str] = []
+
+        async def answer(route: Route) -> None:
+            asked.append(route.request.url)
+            await route.fulfill(json=page_of)
+
+        await page.route("**/v1/logs?*", answer)
+        await page.goto(f"{server.url}/activity/logs")
+        await expect(page.locator(".entry")).to_have_count(2)
+        await expect(page.get_by_text("Node 3 (three) has not answered")).to_be_visible()
+        await page.get_by_role("link", name="Node 2").click()
+        await expect(page.get_by_label("Node number")).to_have_value("2")
+        assert ("nodes=all" in asked[0], "nodes=2" in asked[-1]) == (True, True)

@@ -562,18 +562,18 @@ export interface HttpOperations {
   "collection.delete_document": { request: { collectionId: string; document: string }; reply: undefined };
   /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
   "retention.show": { request: { sessionDays?: number | null; archivedDays?: number | null; rewoundDays?: number | null; messageDays?: number | null }; reply: RetentionView };
-  /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. */
-  "log.list": { request: { cursor?: string | null; limit?: number; level?: "critical" | "debug" | "error" | "info" | "warning" | null; since?: string | null; until?: string | null; request?: string | null; turn?: string | null; session?: string | null; container?: string | null; event?: string | null; text?: string | null; follow?: boolean; after?: number | null }; reply: LogEntryPage | Response };
-  /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. */
-  "error.list": { request: { since?: string | null; until?: string | null; limit?: number }; reply: ErrorGroupPage };
+  /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. In a cluster `nodes=all` lists the entries of all nodes, each with its `nodeId`; a stream is that of the node which is asked. */
+  "log.list": { request: { cursor?: string | null; limit?: number; level?: "critical" | "debug" | "error" | "info" | "warning" | null; since?: string | null; until?: string | null; request?: string | null; turn?: string | null; session?: string | null; container?: string | null; event?: string | null; text?: string | null; follow?: boolean; after?: number | null; nodes?: string | null }; reply: LogEntries | Response };
+  /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it the errors are those of the node which is asked. */
+  "error.list": { request: { since?: string | null; until?: string | null; limit?: number; nodes?: string | null }; reply: ErrorGroups };
   /** List the model providers and their health. In the order of the configuration, as your tenant's calls experience them. Only the operator sees their addresses, and the number of calls of all tenants. */
   "provider.list": { request: { cursor?: string | null; limit?: number }; reply: ProviderHealthPage };
-  /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. */
-  "metric.show": { request: {}; reply: ServerMetrics | TenantMetrics | Response };
+  /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to scrape each node. */
+  "metric.show": { request: { nodes?: string | null }; reply: ServerMetrics | ClusterMetrics | TenantMetrics | Response };
   /** Show the metrics in the Prometheus text format. */
   "metric.scrape": { request: {}; reply: Response };
-  /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. */
-  "metric.status": { request: {}; reply: Status };
+  /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
+  "metric.status": { request: { nodes?: string | null }; reply: ServerStatus };
   /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
   "metric.series": { request: { since?: string | null }; reply: MetricSeries };
   /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
@@ -1227,11 +1227,11 @@ export interface HttpVerbs {
     show(request?: HttpOperations["retention.show"]["request"], options?: CallOptions): Promise<HttpOperations["retention.show"]["reply"]>;
   };
   log: {
-    /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. */
+    /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. In a cluster `nodes=all` lists the entries of all nodes, each with its `nodeId`; a stream is that of the node which is asked. */
     list(request?: HttpOperations["log.list"]["request"], options?: CallOptions): Promise<HttpOperations["log.list"]["reply"]>;
   };
   error: {
-    /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. */
+    /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it the errors are those of the node which is asked. */
     list(request?: HttpOperations["error.list"]["request"], options?: CallOptions): Promise<HttpOperations["error.list"]["reply"]>;
   };
   provider: {
@@ -1239,11 +1239,11 @@ export interface HttpVerbs {
     list(request?: HttpOperations["provider.list"]["request"], options?: CallOptions): Promise<HttpOperations["provider.list"]["reply"]>;
   };
   metric: {
-    /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. */
+    /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to scrape each node. */
     show(request?: HttpOperations["metric.show"]["request"], options?: CallOptions): Promise<HttpOperations["metric.show"]["reply"]>;
     /** Show the metrics in the Prometheus text format. */
     scrape(request?: HttpOperations["metric.scrape"]["request"], options?: CallOptions): Promise<HttpOperations["metric.scrape"]["reply"]>;
-    /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. */
+    /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
     status(request?: HttpOperations["metric.status"]["request"], options?: CallOptions): Promise<HttpOperations["metric.status"]["reply"]>;
     /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
     series(request?: HttpOperations["metric.series"]["request"], options?: CallOptions): Promise<HttpOperations["metric.series"]["reply"]>;
@@ -1657,6 +1657,11 @@ export interface ChannelViewPage {
   nextCursor?: string;
 }
 
+/** The metrics of nodes, oldest first. */
+export interface ClusterMetrics {
+  nodes: NodeMetrics[];
+}
+
 /** The nodes, oldest first, and their database. Nodes that have ended are listed for an hour. */
 export interface ClusterNodes {
   isShared: boolean;
@@ -1910,9 +1915,11 @@ export interface ErasureViewPage {
   nextCursor?: string;
 }
 
-export interface ErrorGroupPage {
+/** Errors by kind, with the nodes that were asked and have not answered. */
+export interface ErrorGroups {
   items: ErrorGroup[];
   nextCursor?: string;
+  silentNodes?: SilentNode[];
 }
 
 export interface ErrorMessage {
@@ -2213,9 +2220,11 @@ export interface LockRecord {
   digest: string;
 }
 
-export interface LogEntryPage {
+/** A page of the log, with the nodes that were asked and have not answered. */
+export interface LogEntries {
   items: LogEntry[];
   nextCursor?: string;
+  silentNodes?: SilentNode[];
 }
 
 /** A note, and where it comes from. */
@@ -2599,6 +2608,15 @@ export interface ServerMetrics {
   process: ProcessReport;
 }
 
+/** The status of a server. In a cluster with `nodes` the worst of theirs; a node that does not answer is a warning. */
+export interface ServerStatus {
+  status: "fail" | "ok" | "warn";
+  version: string;
+  uptimeSeconds: number;
+  checks: Check[];
+  nodes?: NodeStatus[];
+}
+
 export interface Session {
   sessionId: string;
   imageId: string;
@@ -2726,14 +2744,6 @@ export interface StartedRun {
   sessionId: string;
   turnId: string;
   isNew: boolean;
-}
-
-/** The result of all checks: the worst of them. */
-export interface Status {
-  status: "fail" | "ok" | "warn";
-  version: string;
-  uptimeSeconds: number;
-  checks: Check[];
 }
 
 /** A summary of a session up to and including the exchange of that message. The messages stay. */
@@ -3194,6 +3204,7 @@ export interface Check {
   name: string;
   status: "fail" | "ok" | "warn";
   message: string;
+  nodeId?: number;
 }
 
 /** A passage that an answer names as `[n]`; `cite` opens exactly its range. */
@@ -3354,6 +3365,7 @@ export interface ErrorGroup {
   lastRequestId?: string;
   lastSessionId?: string;
   lastTurnId?: string;
+  nodes?: number[];
 }
 
 export interface ErrorJsonOutput {
@@ -3464,6 +3476,7 @@ export interface LogEntry {
   turnId?: string;
   facts?: Record<string, unknown>;
   raised?: Raised;
+  nodeId?: number;
 }
 
 /** The facts about a version besides its content. */
@@ -3528,6 +3541,22 @@ export interface Needs {
   memory: Requirement;
   disk: Requirement;
   traffic: Requirement;
+}
+
+/** The metrics of a node, or why it has not answered. */
+export interface NodeMetrics {
+  nodeId: number;
+  name: string;
+  metrics?: ServerMetrics;
+  error?: string;
+}
+
+/** The status of a node, or why it has not answered. */
+export interface NodeStatus {
+  nodeId: number;
+  name: string;
+  status?: Status;
+  error?: string;
 }
 
 /** The call of an agent's tool that a session is the work of: such a session is in no list, and goes with its root. */
@@ -3730,6 +3759,13 @@ export interface SharedMessage {
   role: "assistant" | "user";
   text: string;
   at: number;
+}
+
+/** A node that is up and has not answered. */
+export interface SilentNode {
+  nodeId: number;
+  name: string;
+  error: string;
 }
 
 /** The value of one layer. */
@@ -4034,6 +4070,14 @@ export interface SettingField {
   isSecret?: boolean;
   required?: boolean;
   default?: string;
+}
+
+/** The result of all checks: the worst of them. */
+export interface Status {
+  status: "fail" | "ok" | "warn";
+  version: string;
+  uptimeSeconds: number;
+  checks: Check[];
 }
 
 /** The bounds of one turn; those of the settings `limits`. */

@@ -41,8 +41,8 @@ export function useData<T>(path: string | undefined, question?: object): Loaded<
 }
 
 /** Reads a list of the API page by page; `path` may have a query. */
-export function useList<T>(path: string | undefined): LoadedList<T> {
-  const first = useData<PageOf<T>>(path);
+export function useList<T, P extends PageOf<T> = PageOf<T>>(path: string | undefined): LoadedList<T> & { page: P | undefined } {
+  const first = useData<P>(path);
   const [later, setLater] = useState<{ of?: PageOf<T>; items: T[]; cursor?: string | null; error?: ApiError }>({ items: [] });
   const isLater = first.data !== undefined && later.of === first.data;
   const cursor = isLater ? later.cursor : first.data?.nextCursor;
@@ -62,6 +62,7 @@ export function useList<T>(path: string | undefined): LoadedList<T> {
     error: first.error ?? (isLater ? later.error : undefined),
     reload: first.reload,
     more: cursor ? more : undefined,
+    page: first.data,
   };
 }
 

@@ -119,8 +119,14 @@ class Api:
         return islice(self._items(operation, path, at_most, fields), at_most)
 
     def _items(self, operation: str, path: tuple[str, ...], at_most: int | None, fields: dict[str, Any]) -> Iterator[Item]:
+        silent: set[str] = set()
         while True:
             page = self.page(operation, *path, at_most=at_most, **fields)
+            for node in page.get("silentNodes") or ():
+                said = f"Node {plain(node.get('nodeId'))} ({plain(node.get('name'))}): {plain(node.get('error'))}"
+                if said not in silent:
+                    click.echo(said, err=True)
+                silent.add(said)
             yield from page["items"]
             fields["cursor"] = page.get("nextCursor")
             if fields["cursor"] is None:

@@ -3,7 +3,7 @@
 import click
 
 from agentvm.cli.api import Api, tenant_command
-from agentvm.cli.options import since_option, until_option
+from agentvm.cli.options import node_option, since_option, until_option
 from agentvm.cli.table import Columns, Show, moment
 
 EXAMPLES = """\b
@@ -20,6 +20,7 @@ COLUMNS: Columns = {
     "EVENT": "event",
     "WHERE": "where",
     "TENANT": "tenantId",
+    "NODES": "nodes",
     "LAST TURN": "lastTurnId",
     "LAST REQUEST": "lastRequestId",
 }
@@ -28,8 +29,10 @@ COLUMNS: Columns = {
 @click.command(epilog=EXAMPLES)
 @since_option
 @until_option
+@node_option
 @click.option("--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Maximum number.")
 @tenant_command
-def errors(api: Api, show: Show, since: int | None, until: int | None, limit: int) -> None:
-    """List errors by kind, latest first."""
-    show.items(api.items("error.list", since=since, until=until, at_most=limit), COLUMNS, none="No errors found.")
+def errors(api: Api, show: Show, since: int | None, until: int | None, nodes: str | None, limit: int) -> None:
+    """List errors by kind, latest first; in a cluster those of all nodes."""
+    found = api.items("error.list", since=since, until=until, nodes=nodes or "all", at_most=limit)
+    show.items(found, COLUMNS, none="No errors found.")

@@ -10,7 +10,7 @@ import msgspec
 from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.derived_fields import with_derived_fields
 from agentvm.cli.names import SESSION, TURN, NamedType
-from agentvm.cli.options import container_option, since_option, until_option
+from agentvm.cli.options import container_option, node_option, since_option, until_option
 from agentvm.cli.table import Item, Show, plain
 
 EXAMPLES = """\b
@@ -23,7 +23,7 @@ Examples:
 
 _COLOURS = {"debug": "bright_black", "warning": "yellow", "error": "red", "critical": "red"}
 _FOLLOWED_LINES_MAX = 1_000
-_IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
+_IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId", "nodeId")
 
 
 @click.command(epilog=EXAMPLES)
@@ -37,15 +37,21 @@ _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 @container_option
 @click.option("--event", help="Only this event.")
 @click.option("--grep", "text", metavar="TEXT", help="Only entries that contain TEXT, ignoring case.")
+@node_option
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of lines.")
 @tenant_command
-def logs(api: Api, show: Show, /, follow: bool, lines: int, **query: Any) -> None:
-    """Show and follow the server log, newest last."""
+def logs(api: Api, show: Show, /, follow: bool, lines: int, nodes: str | None, **query: Any) -> None:
+    """Show and follow the server log, newest last.
+
+    In a cluster the entries of all nodes are listed; --follow prints those of the node that is asked.
+    """
     if follow:
+        if nodes is not None:
+            raise click.UsageError("--follow prints the entries of the node that is asked: name that node with --url.")
         _print_all(api.lines("log.list", follow=True, limit=min(lines, _FOLLOWED_LINES_MAX), **query), show)
         click.echo("The server closed the stream. Run the command again to continue.", err=True)
         return
-    newest = list(api.items("log.list", at_most=lines, **query))
+    newest = list(api.items("log.list", at_most=lines, nodes=nodes or "all", **query))
     if not newest and not show.as_json:
         click.echo("No log entries found.", err=True)
     _print_all(reversed(newest), show)

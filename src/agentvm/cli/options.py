@@ -22,6 +22,9 @@ url_option = click.option(
 container_option = click.option("--container", "container_id", help="Only this container.")
 since_option = click.option("--since", type=past, metavar="TIME", help="Start: 2h, 30d, 2026-11-15 or 2026-11-15T10:00.")
 until_option = click.option("--until", type=past, metavar="TIME", help="End (exclusive).")
+node_option = click.option(
+    "--node", "nodes", metavar="NUMBER", help="Only this node of a cluster: its number in avm cluster status, or all."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 key_file_option = click.option(
     "--key-file", type=click.Path(path_type=Path), help="File with your API key, instead of AVM_KEY."

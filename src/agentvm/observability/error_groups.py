@@ -3,8 +3,10 @@
 The log survives a restart and holds all that is needed; a separate table could only disagree with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from agentvm.model.base import Record
 from agentvm.observability.log_entry import LogEntry
@@ -30,6 +32,8 @@ class ErrorGroup(Record):
     last_request_id: str | None = None
     last_session_id: str | None = None
     last_turn_id: str | None = None
+    nodes: Sequence[int] | None = None
+    """In a cluster, in a list of several nodes: the nodes that it happened on, where it was last first."""
 
 
 def is_error(entry: LogEntry) -> bool:
@@ -82,3 +86,22 @@ def _code(entry: LogEntry) -> str:
 
 def _where(entry: LogEntry) -> str:
     return entry.raised.places[-1] if entry.raised is not None and entry.raised.places else entry.logger
+
+
+def merge(groups: Iterable[tuple[int, ErrorGroup]]) -> list[ErrorGroup]:
+    """Joins the groups of nodes, each with the number of its node; ordered by their last entry."""
+    merged: dict[tuple[str | None, str, str, str], ErrorGroup] = {}
+    for node_id, one in sorted(groups, key=lambda pair: -pair[1].last_at):
+        key = (one.tenant_id, one.code, one.event, one.where)
+        known = merged.get(key)
+        merged[key] = (
+            replace(one, nodes=(node_id,))
+            if known is None
+            else replace(
+                known,
+                count=known.count + one.count,
+                first_at=min(known.first_at, one.first_at),
+                nodes=(*(known.nodes or ()), node_id),
+            )
+        )
+    return list(merged.values())

@@ -64,6 +64,8 @@ class LogEntry(Record):
     turn_id: str | None = None
     facts: dict[str, object] = msgspec.field(default_factory=dict)
     raised: Raised | None = None
+    node_id: int | None = None
+    """In a cluster, in a list of several nodes: the node whose entry it is. Each node numbers its own."""
 
     @property
     def code(self) -> str | None:
@@ -89,6 +91,7 @@ def make_entry(number: int, at: int, logger: str, method: str, facts: "EventDict
         **ids,
         facts={_camel(name): _bounded(value) for name, value in list(clean.items())[:FACTS_MAX]},
         raised=raised,
+        node_id=None,
     )
 
 

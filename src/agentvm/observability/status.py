@@ -23,6 +23,8 @@ class Check(Record):
     name: str
     status: Grade
     message: str
+    node_id: int | None = None
+    """In a cluster, in a status of several nodes: the node whose check it is."""
 
 
 class Status(Record):
@@ -37,8 +39,12 @@ class Status(Record):
 def judge(now: Gauges, *, disk_warning: int, addresses: bool = False) -> Status:
     """Runs the checks. Less free space than `disk_warning` is a warning; `addresses` adds the URLs of failing providers."""
     checks = [_store(now), _disk(now.disk_free, disk_warning), _loop(now.loop_lag), *_providers(now.providers, addresses)]
-    worst = max((check.status for check in checks), key=_GRADES.index)
-    return Status(status=worst, version=VERSION, uptime_seconds=now.uptime, checks=checks)
+    return Status(status=worst(checks), version=VERSION, uptime_seconds=now.uptime, checks=checks)
+
+
+def worst(checks: Sequence[Check]) -> Grade:
+    """The grade of all checks together."""
+    return max((check.status for check in checks), key=_GRADES.index, default="ok")
 
 
 def _store(now: Gauges) -> Check:

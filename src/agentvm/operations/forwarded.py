@@ -6,7 +6,7 @@ from agentvm.cluster.mailbox import Answered
 from agentvm.errors import AgentVMError
 from agentvm.errors.cluster import NodeSilent, SessionMoved
 from agentvm.log import get_logger
-from agentvm.operations.context import Context
+from agentvm.operations.context import Context, HttpDetails
 from agentvm.operations.dispatch import attempt
 from agentvm.operations.forwarding import Forwarded, ForwardedReply
 from agentvm.operations.gate import admit
@@ -36,6 +36,7 @@ async def serve(vm: AgentVM, body: bytes) -> Answered:
         workspace=vm.workspace(asked.principal, asked.tenant_id),
         request_id=asked.request_id,
         address=asked.address,
+        http=HttpDetails(names_tenant=asked.names_tenant),
         is_forwarded=True,
     )
     with context:

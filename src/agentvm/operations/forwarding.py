@@ -39,6 +39,7 @@ class Forwarded(msgspec.Struct, frozen=True):
     tenant_id: TenantId
     request_id: str
     address: str | None
+    names_tenant: bool = False
 
 
 class ForwardedReply(msgspec.Struct, frozen=True):
@@ -92,6 +93,19 @@ async def carry_on(operation: Operation, context: Context, request: Request[Any]
     raise moved
 
 
+def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:
+    """An operation for another node, with the rights of whoever asks for it here."""
+    return Forwarded(
+        name=name,
+        request=msgspec.json.encode(request),
+        principal=context.principal,
+        tenant_id=context.tenant_id,
+        request_id=context.request_id,
+        address=context.address,
+        names_tenant=context.http.names_tenant,
+    )
+
+
 async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[int]:
     """The other nodes that run turns which a request is about."""
     membership, tenant_id = mailbox.membership, context.tenant_id
@@ -109,16 +123,9 @@ async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[i
 
 
 async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: Context, request: Request[Any]) -> Any:
-    asked = Forwarded(
-        name=operation.name,
-        request=msgspec.json.encode(request),
-        principal=context.principal,
-        tenant_id=context.tenant_id,
-        request_id=context.request_id,
-        address=context.address,
-    )
     moved = SessionMoved(str(getattr(request, "session_id", "") or ""), node_id)
     try:
+        asked = forwarded(operation.name, context, request)
         answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(asked)))
     except NodeSilent:
         if getattr(request, "client_message_id", "") is None:

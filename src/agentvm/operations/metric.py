@@ -4,16 +4,23 @@ The operator sees the whole server: a principal with `system:admin`, or a key of
 user, so that a scraper needs no more than `metrics:read`. Everybody else sees their own numbers.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from agentvm.errors import AccessDenied
+from msgspec.structs import replace
+
+from agentvm.errors import AccessDenied, InvalidInput
+from agentvm.errors.cluster import NodeSilent
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.principal import Principal
 from agentvm.observability.report import ServerMetrics, TenantMetrics
 from agentvm.observability.series import MetricSeries
-from agentvm.observability.status import Status
+from agentvm.observability.status import Check, Status, worst
 from agentvm.operations.accept import preferred
+from agentvm.operations.across_nodes import NodeChoice, ask_nodes, silent_nodes
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.times import to_ms
@@ -26,12 +33,37 @@ JSON, TEXT, OPENMETRICS = "application/json", "text/plain", "application/openmet
 OPERATOR_ONLY = "The text format covers the whole server and is for its operator; ask for application/json for your own numbers"
 
 
+class MetricsShow(Request[Any]):
+    """`nodes` is `all`, or the number of a node of a cluster; without it the node that is asked."""
+
+    nodes: NodeChoice | None = None
+
+
+class NodeMetrics(Record):
+    """The metrics of a node, or why it has not answered."""
+
+    node_id: int
+    name: str
+    metrics: ServerMetrics | None = None
+    error: str | None = None
+
+
+class ClusterMetrics(Record):
+    """The metrics of nodes, oldest first."""
+
+    nodes: Sequence[NodeMetrics]
+
+
 @operation("metric.show", needs=READ, http=Http("GET", "/v1/metrics", media_type=TEXT))
-async def show(context: Context, request: Empty) -> ServerMetrics | TenantMetrics | HttpReply[bytes]:
+async def show(context: Context, request: MetricsShow) -> ServerMetrics | ClusterMetrics | TenantMetrics | HttpReply[bytes]:
     """Show the metrics.
 
-    JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers.
+    JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the
+    node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to
+    scrape each node.
     """
+    if request.nodes is not None:
+        return await _show_of_nodes(context, request.nodes)
     media_type = preferred(context.http.accept, (JSON, TEXT, OPENMETRICS))
     if media_type != JSON:
         return await _text(context, media_type)
@@ -46,14 +78,90 @@ async def scrape(context: Context, request: Empty) -> HttpReply[bytes]:
     return await _text(context, preferred(context.http.accept, (TEXT, OPENMETRICS)))
 
 
+async def _show_of_nodes(context: Context, nodes: str) -> ClusterMetrics | TenantMetrics:
+    if preferred(context.http.accept, (JSON, TEXT, OPENMETRICS)) != JSON:
+        raise InvalidInput("The text format is that of the node which is asked: leave out `nodes`, and scrape each node")
+    if context.http.names_tenant or not is_operator(context.principal):
+        return await _tenant_metrics_of_nodes(context, nodes)
+
+    async def here(_: object) -> ServerMetrics:
+        return context.vm.monitor.report()
+
+    said = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, ServerMetrics)
+    return ClusterMetrics(
+        nodes=[NodeMetrics(node_id=one.node_id, name=one.name, metrics=one.said, error=one.error or None) for one in said]
+    )
+
+
+async def _tenant_metrics_of_nodes(context: Context, nodes: str) -> TenantMetrics:
+    """The usage is the same everywhere; what runs is summed."""
+
+    async def here(_: object) -> TenantMetrics:
+        return await _tenant_metrics(context)
+
+    said = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, TenantMetrics)
+    told = [one.said for one in said if one.said is not None]
+    if not told:
+        raise NodeSilent(f"Node {nodes} does not answer; try again in a few seconds")
+    return replace(
+        told[0],
+        turns_running=sum(one.turns_running for one in told),
+        messages_waiting=sum(one.messages_waiting for one in told),
+        connections=sum(one.connections for one in told),
+    )
+
+
+class StatusShow(Request["ServerStatus"]):
+    """`nodes` is `all`, or the number of a node of a cluster; without it the node that is asked."""
+
+    nodes: NodeChoice | None = None
+
+
+class NodeStatus(Record):
+    """The status of a node, or why it has not answered."""
+
+    node_id: int
+    name: str
+    status: Status | None = None
+    error: str | None = None
+
+
+class ServerStatus(Status):
+    """The status of a server. In a cluster with `nodes` the worst of theirs; a node that does not answer is a warning."""
+
+    nodes: Sequence[NodeStatus] | None = None
+
+
 @operation("metric.status", needs=READ, across=False, http=Http("GET", "/v1/status"))
-async def status(context: Context, request: Empty) -> Status:
+async def status(context: Context, request: StatusShow) -> ServerStatus:
     """Show whether the server is healthy, and what to do if not.
 
-    The status holds nothing of a tenant. Only the operator sees the address of a provider that fails.
+    The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all`
+    shows the status of each node, and the checks of all.
     """
+    if request.nodes is None:
+        return _status(context)
+
+    async def here(_: object) -> ServerStatus:
+        return _status(context)
+
+    said = await ask_nodes(context, request.nodes, "metric.status", lambda _: StatusShow(), here, ServerStatus)
+    own, told = _status(context), [one for one in said if one.said is not None]
+    if context.vm.membership is None:
+        return own
+    silent = silent_nodes(said)
+    checks = [
+        replace(check, node_id=one.node_id) for one in told for check in (one.said.checks if one.said is not None else ())
+    ]
+    checks += [Check(name="node", status="warn", message=f"{one.name}: {one.error}", node_id=one.node_id) for one in silent]
+    nodes = [NodeStatus(node_id=one.node_id, name=one.name, status=one.said, error=one.error or None) for one in said]
+    return replace(own, status=worst(checks), checks=checks, nodes=nodes)
+
+
+def _status(context: Context) -> ServerStatus:
     addresses = context.principal.may("system:admin")
-    return context.vm.monitor.status(context.vm.config.limits.disk_free, addresses=addresses)
+    own = context.vm.monitor.status(context.vm.config.limits.disk_free, addresses=addresses)
+    return record_from(ServerStatus, own)
 
 
 class MetricsSeries(Request[MetricSeries]):

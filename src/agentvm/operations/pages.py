@@ -54,6 +54,11 @@ def number_of(cursor: str | None) -> int | None:
     """Returns the number of an entry that the cursor of a numbered list names."""
     if cursor is None:
         return None
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= NUMBER_DIGITS_MAX):
+    if not is_number(cursor):
         raise InvalidInput(INVALID_CURSOR)
     return int(cursor)
+
+
+def is_number(text: str) -> bool:
+    """Whether a part of a cursor is a number."""
+    return text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX

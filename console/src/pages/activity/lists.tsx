@@ -48,7 +48,7 @@ export function ErrorTable({ label, rows, tenant }: { label: string; rows: reado
       keyOf={(error) => `${error.lastNumber} ${error.code} ${error.event} ${error.where}`}
       columns={[
         { head: text.code, cell: ({ code }) => <code>{code}</code> },
-        { head: text.event, cell: ({ event, where }) => <><code>{event}</code> <span class="hint">{where}</span></> },
+        { head: text.event, cell: ({ event, where, nodes }) => <><code>{event}</code> <span class="hint">{where}{nodes !== undefined && ` · ${text.node} ${nodes.join(", ")}`}</span></> },
         { head: text.count, isFigure: true, cell: ({ count }) => count.toLocaleString(language.value) },
         { head: text.last, cell: ({ lastAt }) => <time>{when(lastAt, language.value, Date.now())}</time> },
         {

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import type { LogEntries } from "../../link/client.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import { type LogEntry, ROWS_MAX, Tail } from "../../state/tail.ts";
@@ -14,15 +15,17 @@ import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 
 const PAGE = 100;
-const FILTERS = ["text", "event", "turn", "request", "session"] as const;
+const FILTERS = ["text", "event", "turn", "request", "session", "node"] as const;
 const LEVELS = ["debug", "info", "warning", "error", "critical"];
 
 /** The log: a list, or its end as it grows. The filters are in the address. */
 export default function Logs({ query, go }: PageProps): JSX.Element {
   const text = activityWords.value;
-  const filters = { tenant: query["tenant"], level: query["level"], ...Object.fromEntries(FILTERS.map((name) => [name, query[name]])) };
+  const filters: Record<string, string | undefined> = { tenant: query["tenant"], level: query["level"], ...Object.fromEntries(FILTERS.map((name) => [name, query[name]])) };
   const isFollowing = query["follow"] !== undefined;
-  const path = withQuery("/v1/logs", filters);
+  const { node, ...asked } = filters;
+  // A stream is that of the node which answers; a list has the entries of all.
+  const path = withQuery("/v1/logs", isFollowing ? asked : { ...asked, nodes: node ?? "all" });
   const here = (more: Record<string, string | undefined>) => withQuery("/activity/logs", { ...filters, follow: isFollowing ? "true" : undefined, ...more });
   return (
     <Page title={words.value.pages.logs} tools={<TenantChoice whole={text.ofServer} go={go} />}>
@@ -40,10 +43,11 @@ type Here = (more: Record<string, string | undefined>) => string;
 const NO_FILTERS = Object.fromEntries(FILTERS.map((name) => [name, undefined]));
 
 function Listed({ path, here }: { path: string; here: Here }): JSX.Element {
-  const entries = useList<LogEntry>(withQuery(path, { limit: PAGE }));
+  const entries = useList<LogEntry, LogEntries>(withQuery(path, { limit: PAGE }));
   const text = activityWords.value;
   return (
     <>
+      {entries.page?.silentNodes?.map((node) => <p key={node.nodeId} class="warn" role="status">{text.nodeSilent(node.name, node.nodeId)} <span class="hint" lang="en">{node.error}</span></p>)}
       <Shown of={entries}>
         {(rows) => (rows.length === 0 ? <Empty action={<a class="btn" href={here({ ...NO_FILTERS, level: undefined })}>{text.lower}</a>}>{text.logNothing}</Empty> : <Entries rows={rows} here={here} />)}
       </Shown>
@@ -71,7 +75,7 @@ function Following({ path, here }: { path: string; here: Here }): JSX.Element {
 
 function FilterForm({ query, onChange }: { query: PageProps["query"]; onChange: (more: Record<string, string | undefined>) => void }): JSX.Element {
   const text = activityWords.value;
-  const labels = { text: text.text, event: text.event, turn: text.turnId, request: text.request, session: text.sessionFilter };
+  const labels = { text: text.text, event: text.event, turn: text.turnId, request: text.request, session: text.sessionFilter, node: text.nodeFilter };
   const given = (name: string) => query[name] ?? "";
   return (
     <form
@@ -105,7 +109,7 @@ const LOST = new Set(["log_entries_lost", "log_entries_suppressed"]);
 
 /** The entries, the newest first; the facts are folded. */
 function Entries({ rows, here }: { rows: readonly LogEntry[]; here: Here }): JSX.Element {
-  return <ol class="entries">{rows.map((entry) => <Entry key={entry.number} entry={entry} here={here} />)}</ol>;
+  return <ol class="entries">{rows.map((entry) => <Entry key={`${entry.nodeId} ${entry.number}`} entry={entry} here={here} />)}</ol>;
 }
 
 function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
@@ -120,6 +124,7 @@ function Entry({ entry, here }: { entry: LogEntry; here: Here }): JSX.Element {
           <span class="entry-level">{entry.level}</span>
           <code class="entry-event" dir="ltr">{entry.event}</code>
           {typeof code === "string" && <code>{code}</code>}
+          {entry.nodeId !== undefined && <a href={here({ node: String(entry.nodeId) })}>{text.node} {entry.nodeId}</a>}
           <span class="entry-logger">{LOST.has(entry.event) ? text.entriesLost(entry.facts?.["count"] ?? "?") : entry.logger}</span>
         </summary>
         {isOpen && (

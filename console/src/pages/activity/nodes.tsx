@@ -1,8 +1,13 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import type { ClusterNode, ClusterNodes } from "../../link/client.ts";
+import { request } from "../../link/http.ts";
+import { may } from "../../routes.ts";
 import { useData } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
 import "../../style/activity.css";
+import { Button } from "../../ui/button.tsx";
+import { Confirm } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
@@ -16,6 +21,7 @@ const REFRESH_MS = 5_000;
 export default function Nodes(): JSX.Element {
   const text = activityWords.value;
   const cluster = useData<ClusterNodes>("/v1/cluster/nodes");
+  const [going, setGoing] = useState<ClusterNode | undefined>(undefined);
   useRefresh(cluster.reload, REFRESH_MS);
   const count = (value: number) => value.toLocaleString(language.value);
   return (
@@ -37,12 +43,28 @@ export default function Nodes(): JSX.Element {
                 { head: text.nodeSockets, isFigure: true, cell: ({ sockets }) => count(sockets) },
                 { head: text.nodeLag, isFigure: true, cell: ({ loopLagMs }) => duration(loopLagMs) },
                 { head: text.nodeSkew, isFigure: true, cell: ({ skewMs }) => `${skewMs < 0 ? "−" : ""}${duration(Math.abs(skewMs))}` },
+                ...(isShared && may("system:admin")
+                  ? [{ head: text.nodeDrain, cell: (node: ClusterNode) => node.state === "up" && <Button onClick={() => setGoing(node)}>{text.nodeDrain}</Button> }]
+                  : []),
               ]}
             />
             <p class="hint">{text.database(database.engine === "sqlite" ? "SQLite" : "PostgreSQL", database.version)} {(database.standbys ?? 0) > 0 && text.standbys(database.standbys ?? 0, database.lagMs === undefined ? undefined : duration(database.lagMs))}</p>
           </>
         )}
       </Shown>
+      {going !== undefined && (
+        <Confirm
+          title={text.nodeDrainTitle(going.name)}
+          submit={text.nodeDrain}
+          onConfirm={async () => {
+            await request("POST", `/v1/cluster/nodes/${going.nodeId}/drain`, {});
+            await cluster.reload();
+          }}
+          onClose={() => setGoing(undefined)}
+        >
+          <p>{text.nodeDrainWhat}</p>
+        </Confirm>
+      )}
     </Page>
   );
 }
@@ -52,7 +74,7 @@ function Name({ of }: { of: ClusterNode }): JSX.Element {
   const roles = [of.isAsked && text.nodeAsked, of.isLeading && text.nodeLeading].filter((role) => role !== false && role !== undefined);
   return (
     <>
-      <bdi>{of.name}</bdi>
+      <bdi>{of.name}</bdi> {of.nodeId > 0 && <span class="hint">{of.nodeId}</span>}
       {roles.length > 0 && <p class="hint">{roles.join(" · ")}</p>}
     </>
   );

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { Status } from "../../link/client.ts";
+import type { ServerStatus } from "../../link/client.ts";
 import { may, type PageProps } from "../../routes.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
@@ -26,13 +26,13 @@ const today = () => new Date().toISOString().slice(0, 10);
 export default function Overview({ query, go }: PageProps): JSX.Element {
   const { tenant } = query;
   const inTenant = (path: string, more: Record<string, string | number> = {}) => withQuery(path, { tenant, ...more });
-  const status = useData<Status>("/v1/status");
+  const status = useData<ServerStatus>("/v1/status?nodes=all");
   const providers = useList<ProviderRow>("/v1/providers?limit=1000");
   const running = useList<TurnRow>(may("sessions:read") ? inTenant("/v1/turns", { outcome: "running", limit: 20 }) : undefined);
   const slowest = useList<TurnRow>(may("sessions:read") ? inTenant("/v1/turns", { order: "slowest", limit: 5 }) : undefined);
   // A day before the page was opened: another address would be read as another list.
   const since = useMemo(() => Date.now() - DAY_MS, []);
-  const errors = useList<ErrorRow>(may("logs:read") ? inTenant("/v1/errors", { since, limit: 20 }) : undefined);
+  const errors = useList<ErrorRow>(may("logs:read") ? inTenant("/v1/errors", { since, limit: 20, nodes: "all" }) : undefined);
   const spent = useData<{ items: { price: number; calls: number }[] }>(may("usage:read") ? inTenant("/v1/usage", { since: today() }) : undefined);
   useRefresh(() => [status, providers, running, slowest, errors, spent].map(({ reload }) => reload()), REFRESH_MS);
   const text = activityWords.value;
@@ -73,13 +73,13 @@ export default function Overview({ query, go }: PageProps): JSX.Element {
 }
 
 /** The server's sentence; in another language a sentence of that language, before the details of what is not well. */
-function CheckText({ name, status, message }: Status["checks"][number]): JSX.Element {
+function CheckText({ name, status, message }: ServerStatus["checks"][number]): JSX.Element {
   const own = activityWords.value.checkTexts[`${name.split(":")[0]}.${status}`];
   return own === undefined ? <span lang="en">{message}</span> : <>{own} {status !== "ok" && <span class="hint" lang="en">{message}</span>}</>;
 }
 
 /** The sentences of the server's own checks: the worst first. */
-function Health({ now }: { now: Status }): JSX.Element {
+function Health({ now }: { now: ServerStatus }): JSX.Element {
   const text = activityWords.value;
   const order = ["fail", "warn", "ok"];
   const checks = now.checks.toSorted((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
@@ -87,11 +87,11 @@ function Health({ now }: { now: Status }): JSX.Element {
     <section class="health" aria-label={text.checks[now.status]}>
       <p class={`health-sum health-${now.status}`}><span class="mark" aria-hidden="true" />{text.checks[now.status]}</p>
       <ul class="checks">
-        {checks.map(({ name, status, message }) => (
-          <li key={name} class={`check-${status}`}>
+        {checks.map(({ name, status, message, nodeId }) => (
+          <li key={`${nodeId} ${name}`} class={`check-${status}`}>
             <span class="mark" aria-hidden="true" />
             <span class="unseen">{text.checks[status]}</span>
-            <code>{name}</code> <CheckText name={name} status={status} message={message} />
+            {nodeId !== undefined && <>{text.node} {nodeId} </>}<code>{name}</code> <CheckText name={name} status={status} message={message} />
           </li>
         ))}
       </ul>
