@@ -1,11 +1,15 @@
 """avm cluster demo: its model, its load balancer, and what is missing."""
 
 import time
+from pathlib import Path
 from typing import cast
 
 import anyio
+import httpx2
+import pytest
+from tests.faults.process import until
 
-from agentvm.cli.cluster_demo import WORD_SECONDS, Balancer, Counting, DemoNode
+from agentvm.cli.cluster_demo import WORD_SECONDS, Balancer, Counting, DemoNode, serve_node
 from agentvm.drivers.base import Prompt, TextChunk, UserEntry
 
 
@@ -50,3 +54,20 @@ async def test_a_connection_goes_to_the_next_node_that_is_there() -> None:
                     assert await client.receive() == b"hello you"
         assert balancer.last == "c"
         tasks.cancel_scope.cancel()
+
+
+async def test_a_node_ends_when_it_is_drained(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ""
+
+    def has_port() -> bool:
+        nonlocal printed
+        printed += capsys.readouterr().out
+        return printed.endswith("\n")
+
+    # Without a failure the block ends when the node has.
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks, httpx2.AsyncClient() as client:
+            tasks.start_soon(serve_node, "a", str(tmp_path), database_url, "ab" * 32)
+            await until(has_port)
+            url = f"http://127.0.0.1:{int(printed)}/v1/cluster/nodes/0/drain"
+            assert (await client.post(url, json={})).status_code == 200

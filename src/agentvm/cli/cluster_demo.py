@@ -52,7 +52,7 @@ def _count(prompt: Prompt) -> list[ScriptStep]:
 
 
 async def serve_node(name: str, data_dir: str, database: str, server_key: str) -> None:
-    """Runs a node until SIGTERM; prints its port."""
+    """Runs a node until SIGTERM, or until it is drained; prints its port."""
     # Late: the demo itself loads no server.
     from agentvm.config import ServerConfig, SessionSettings, SystemSettings
     from agentvm.model.cluster_settings import ClusterSettings
@@ -69,8 +69,16 @@ async def serve_node(name: str, data_dir: str, database: str, server_key: str) -
         async with start_server(config, drivers={"demo": Counting()}) as server:
             sys.stdout.write(f"{server.port}\n")
             sys.stdout.flush()
-            async for _ in signals:
-                break
+            async with anyio.create_task_group() as tasks:
+
+                async def end_when_drained() -> None:
+                    await server.wait_leaving()
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(end_when_drained)
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+                    break
 
 
 class DemoNode:
