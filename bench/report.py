@@ -85,9 +85,12 @@ def replace_numbers(page: str, numbers: str) -> str:
 
 
 def read_sections(page: str) -> dict[str, str]:
-    """Returns the sections of the page by the name of their benchmark."""
+    """Returns the sections of the page by the name of their benchmark; those of one benchmark are joined."""
     numbers = page.partition(BEGIN)[2].partition(END)[0]
-    return {match[1]: match[0] for match in _SECTION.finditer(numbers)}
+    sections: dict[str, str] = {}
+    for match in _SECTION.finditer(numbers):
+        sections[match[1]] = "\n".join([*([sections[match[1]]] if match[1] in sections else []), match[0]])
+    return sections
 
 
 def main(names: list[str], minutes: float, output: Path) -> None:
@@ -101,7 +104,8 @@ def main(names: list[str], minutes: float, output: Path) -> None:
         print(section, flush=True)
         page = output.read_text()
         sections = read_sections(page) | {name: section}
-        ordered = [sections[known] for known in QUICK if known in sections]
+        # Those that are not run here keep their numbers.
+        ordered = [sections[known] for known in dict.fromkeys([*QUICK, *sections]) if known in sections]
         output.write_text(replace_numbers(page, "\n".join([f"Machine: {machine()}.\n", *ordered])))
 
 

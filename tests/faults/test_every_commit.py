@@ -25,7 +25,7 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.limits import Limits
 from agentvm.model.message import encode_message
 from agentvm.protocol.dialect_v1 import encode_event
-from agentvm.runtime import journal
+from agentvm.runtime import commit_pace
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import ServerTools, Tool
@@ -162,7 +162,7 @@ async def check_recovered(store: Store, runtime: Runtime, image: Image, copy: Co
 @pytest.fixture(autouse=True)
 def every_event_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many commits as possible: each is a crash point."""
-    monkeypatch.setattr(journal, "COMMIT_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(commit_pace, "COMMIT_INTERVAL_SECONDS", 0.0)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import ToolCallMessage, ToolResultMessage
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitAnswer
-from agentvm.runtime import journal
+from agentvm.runtime import commit_pace
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.calls import LOST
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -167,7 +167,7 @@ async def check(store: Store, runtime: Runtime, image: Image, made: list[tuple[s
 async def test_a_crash_at_any_commit_of_a_tool_step_makes_no_effect_too_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "COMMIT_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(commit_pace, "COMMIT_INTERVAL_SECONDS", 0.0)
     path, workshop = tmp_path / "agentvm.db", Workshop()
     numbers = iter(range(1, 10**9))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))

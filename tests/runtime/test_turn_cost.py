@@ -11,7 +11,7 @@ from tests.runtime.fixtures import World, open_world, types
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT
-from agentvm.runtime import journal
+from agentvm.runtime import commit_pace
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 
@@ -55,7 +55,7 @@ async def test_a_short_turn_is_two_commits_and_a_known_number_of_statements(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # As long as the slowest machine needs for an answer, so that its deltas are in one commit.
-    monkeypatch.setattr(journal, "COMMIT_INTERVAL_SECONDS", 0.5)
+    monkeypatch.setattr(commit_pace, "COMMIT_INTERVAL_SECONDS", 0.5)
     statements: Counter[str] = Counter()
     commits = 0
 

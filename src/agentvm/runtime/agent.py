@@ -205,6 +205,7 @@ class Agent:
             await end_parked(self, turn_id=turn_id)
         turn_id = current.state.turn_id if current else None
         told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
+        self.ports.journal.pace.hurry()
         await self.writer.tell((told,))
         return current
 
@@ -385,6 +386,7 @@ class Agent:
     async def _finish(self, accepted: Accepted, failure: Failure | None) -> None:
         """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
         at = self.ports.clock()
+        self.ports.journal.pace.hurry()
         self.ports.sub_agents.stop_below(self, accepted)
         with anyio.CancelScope(shield=True):
             try:

@@ -29,6 +29,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
 from agentvm.runtime.batch import Batch, BatchPart, wait_for
+from agentvm.runtime.commit_pace import CommitPace
 from agentvm.runtime.notices import notices_of
 from agentvm.runtime.session_log import SessionLog, pack, write_of
 from agentvm.runtime.tasks import open_tasks
@@ -37,14 +38,6 @@ from agentvm.storage.sql.nodes import Claim
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
-
-COMMIT_INTERVAL_SECONDS = 0.005
-"""Time between two commits."""
-
-CROWD_SESSIONS_MIN = 8
-CROWD_SECONDS = 0.000_8
-CROWD_MAX_SECONDS = 0.035
-"""For each further session that speaks the next commit waits a little longer: it costs less for many together."""
 
 PROBE_SECONDS = 1.0
 """Time between two attempts while the store refuses writes."""
@@ -78,6 +71,7 @@ class Journal:
         self._flushing.done.set()
         self._wakeup = anyio.Event()
         self._closing = self._closed = False
+        self.pace = CommitPace()
         self.failing = False
         """Whether the last commit was refused."""
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
@@ -215,15 +209,10 @@ class Journal:
     async def run(self) -> None:
         """Flushes until closed. Cannot be cancelled: posters wait for it, also those that clean up after a cancellation."""
         with anyio.CancelScope(shield=True):
-            last = 0.0
             while not self._closing or self._batch.parts:
                 await self._wakeup.wait()
-                more = min(CROWD_MAX_SECONDS, CROWD_SECONDS * max(0, len(self._flushing.parts) - CROWD_SESSIONS_MIN))
-                pause = last + COMMIT_INTERVAL_SECONDS + more - anyio.current_time()
                 if not self._closing:
-                    # A turn that is accepted just now announces its first call in the same commit, if it is let run.
-                    await anyio.sleep(max(pause, 0))
-                last = anyio.current_time()
+                    await self.pace.wait(len(self._flushing.parts))
                 await self.flush()
         self._closed = True
 
@@ -244,6 +233,7 @@ class Journal:
         """`run` commits what was posted, and ends; later posts are refused."""
         self._closing = True
         self._wakeup.set()
+        self.pace.hurry()
 
     async def flush(self) -> None:
         """Commits what was posted. For `run`: two at a time would commit out of order."""
