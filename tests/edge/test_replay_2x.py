@@ -24,6 +24,8 @@ _EDGE: dict[str, dict[str, str]] = {
     "24": {SAME: "container.create 1, container.get 2, container.list 3, prototype.list 10, image.create 18"},
 }
 
+ELSEWHERE = {"15-reconnect.jsonl": "it asks for the history while its turn may still run: test_turn.py, test_crash.py"}
+
 
 class Socket:
     """A socket as the client of 2.x uses it."""
@@ -58,7 +60,7 @@ def differing_here(name: str) -> dict[str, str]:
     return {request: why for request, why in {**differing(name), **here}.items() if why != SAME}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
 async def test_a_recorded_client_is_answered(name: str, url: str, provider: ScriptedProvider) -> None:
     records, differs = load(name), differing_here(name)
     provider.play(*played(recorded_calls(records)))
