@@ -116,5 +116,5 @@ def test_what_cannot_be_moved_is_said(tmp_path: Path) -> None:
         raise OSError("no")
 
     rename(directory / STAGED, directory / PLACING)
-    with pytest.raises(StoreFailed, match="it goes on"):
+    with pytest.raises(StoreFailed, match="again to continue"):
         finish_placing(directory, refuse)
