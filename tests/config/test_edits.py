@@ -101,5 +101,6 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "limits.messageBytes", "limits.inlineBytes", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model", "memory.by",
         "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
+        "retention.statelessDays",
         "tools.tiers.allow", "tools.tiers.walls", "tools.policy", "tools.answerByText",
     }  # fmt: skip

@@ -4,6 +4,7 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.retention import RetentionCutoffs
+from agentvm.model.session import STATELESS, Alias
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
@@ -123,6 +124,21 @@ async def check_archived_sessions_go_by_a_moment_of_their_own(store: Store) -> N
     assert await going(kept, cut(sessions=100)) == ["b", "c"]
     assert await going(kept, cut(25, 11)) == ["b"]
     assert await going(kept, cut(25, 12)) == ["a", "b"]
+
+
+async def check_sessions_whose_client_has_the_history_go_by_a_moment_of_their_own(store: Store) -> None:
+    kept = await some(store, "mine", "shown", "pinned", "other")
+    home = store.tenant(ACME).container(HOME)
+    for name in ("mine", "shown", "pinned", "other"):
+        changes = {"archived": name != "shown", "pinned": name == "pinned"}
+        await store.tenant(ACME).sessions(None).keep(SessionId(name), **changes, now=20)
+        if name != "other":
+            await home.aliases.put(Alias(STATELESS, name), SessionId(name), 20)
+    old, new = (RetentionCutoffs(sessions=None, archived=None, stateless=at, rewound=None, messages=None) for at in (11, 100))
+    assert (await kept.expiring_stateless(old)).items == ()
+    assert [one.session.session_id for one in (await kept.expiring_stateless(new)).items] == ["mine"]
+    names = tuple(SessionId(name) for name in ("mine", "shown", "pinned", "other"))
+    assert [one.session_id for one in await kept.expire(names, new)] == ["mine"]
 
 
 async def check_a_default_session_is_emptied(store: Store) -> None:

@@ -11,7 +11,13 @@ async def test_a_tenant_sees_its_policy_and_what_another_would_delete() -> None:
         world.clock.now += 50 * DAY_MS
         shown = (await world.ask("GET", "/v1/retention", key=world.acme.admin)).body
         assert shown["tenantId"] == world.acme.tenant_id
-        assert shown["policy"] == {"sessionDays": None, "archivedDays": None, "rewoundDays": 30, "messageDays": None}
+        assert shown["policy"] == {
+            "sessionDays": None,
+            "archivedDays": None,
+            "statelessDays": 30,
+            "rewoundDays": 30,
+            "messageDays": None,
+        }
         assert shown["due"] == {"sessions": 0, "emptied": 0, "messages": 0, "bytes": 0}
         tried = (await world.ask("GET", "/v1/retention?sessionDays=40", key=world.acme.admin)).body
         assert (tried["due"]["sessions"], tried["due"]["messages"], tried["policy"]) == (1, 1, shown["policy"])

@@ -561,7 +561,7 @@ export interface HttpOperations {
   /** Delete a document from every revision of a collection. Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone. */
   "collection.delete_document": { request: { collectionId: string; document: string }; reply: undefined };
   /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
-  "retention.show": { request: { sessionDays?: number | null; archivedDays?: number | null; rewoundDays?: number | null; messageDays?: number | null }; reply: RetentionView };
+  "retention.show": { request: { sessionDays?: number | null; archivedDays?: number | null; statelessDays?: number | null; rewoundDays?: number | null; messageDays?: number | null }; reply: RetentionView };
   /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. In a cluster `nodes=all` lists the entries of all nodes, each with its `nodeId`; a stream is that of the node which is asked. */
   "log.list": { request: { cursor?: string | null; limit?: number; level?: "critical" | "debug" | "error" | "info" | "warning" | null; since?: string | null; until?: string | null; request?: string | null; turn?: string | null; session?: string | null; container?: string | null; event?: string | null; text?: string | null; follow?: boolean; after?: number | null; nodes?: string | null }; reply: LogEntries | Response };
   /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it the errors are those of the node which is asked. */
@@ -3623,6 +3623,7 @@ export interface PolicyRule {
 export interface PolicyView {
   sessionDays: number | null;
   archivedDays: number | null;
+  statelessDays: number | null;
   rewoundDays: number | null;
   messageDays: number | null;
 }

@@ -29,6 +29,7 @@ COLUMNS: Columns = {
     "Tenant": "tenantId",
     "Sessions": _days("sessionDays"),
     "Archived sessions": _days("archivedDays", "like other sessions"),
+    "Stateless sessions": _days("statelessDays"),
     "Rewound messages": _days("rewoundDays"),
     "Turns": _days("messageDays"),
     "Would delete sessions": lambda item: f"{item['sessions']:,}",
@@ -41,6 +42,7 @@ days = click.IntRange(min=1, max=UNLIMITED_DAYS)
 @click.command(epilog=EXAMPLES)
 @click.option("--session-days", type=days, metavar="DAYS", help="Try this limit for idle sessions.")
 @click.option("--archived-days", type=days, metavar="DAYS", help="Try this limit for archived sessions.")
+@click.option("--stateless-days", type=days, metavar="DAYS", help="Try this limit for sessions whose client has the history.")
 @click.option("--rewound-days", type=days, metavar="DAYS", help="Try this limit for rewound messages.")
 @click.option("--message-days", type=days, metavar="DAYS", help="Try this limit for turns of active sessions.")
 @tenant_command

@@ -26,6 +26,14 @@ class Retention(Group):
     archived_days: Annotated[
         RetentionDays | None, setting("The same for archived sessions.", tenant="any", unset="as for other sessions")
     ] = None
+    stateless_days: Annotated[
+        RetentionDays,
+        setting(
+            "The same for archived sessions whose client sends the whole history each time, as chats of OpenAI do; 36500 for "
+            "never.",
+            tenant="any",
+        ),
+    ] = 30
     rewound_days: Annotated[
         RetentionDays, setting("Days after which rewound messages are deleted; 36500 for never.", tenant="any")
     ] = 30
@@ -38,6 +46,7 @@ class Retention(Group):
         return RetentionCutoffs(
             sessions=_before(now, self.session_days),
             archived=_before(now, archived),
+            stateless=now - self.stateless_days * DAY_MS,
             rewound=_before(now, self.rewound_days),
             messages=_before(now, self.message_days),
         )
@@ -49,6 +58,8 @@ class RetentionCutoffs:
 
     sessions: int | None
     archived: int | None
+    stateless: int = 0
+    """0: no session is so old."""
     rewound: int | None
     messages: int | None
 

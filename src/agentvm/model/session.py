@@ -75,6 +75,9 @@ UNSTORED = "unstored"
 """The gateway of the aliases of sessions that go when their turns have ended, whatever becomes of the server or the client."""
 
 
+STATELESS = "stateless"
+"""The gateway of the aliases of sessions whose client sends the whole history each time, so that they can go after a while."""
+
 SOURCES = "sources"
 """The gateway of the aliases that lead from schedules and triggers, or from one run of them, to sessions."""
 

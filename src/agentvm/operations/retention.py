@@ -22,6 +22,7 @@ class PolicyView(Record, omit_defaults=False):
 
     session_days: int | None
     archived_days: int | None
+    stateless_days: int | None
     rewound_days: int | None
     message_days: int | None
 
@@ -51,6 +52,7 @@ class RetentionShow(Request[RetentionView]):
 
     session_days: Days | None = None
     archived_days: Days | None = None
+    stateless_days: Days | None = None
     rewound_days: Days | None = None
     message_days: Days | None = None
 

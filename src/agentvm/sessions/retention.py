@@ -144,6 +144,8 @@ class Retainer:
         async with aclosing(_expiring(store, cut)) as expiring:
             async for some in expiring:
                 for one in some:
+                    if one.session.session_id in going:
+                        continue
                     going.add(one.session.session_id)
                     due += _of(one.weight, sessions=not one.is_default, emptied=one.is_default)
         if cut.rewound is not None:
@@ -264,13 +266,12 @@ class _Run:
 
 
 async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenerator[tuple[Expiring, ...]]:
-    if not cut.idle:
-        return
-    after: int | None = 0
-    while after is not None:
-        found = await store.expiring(cut, after, limit=PAGE_SESSIONS_MAX)
-        yield found.items
-        after = found.next
+    for read in (store.expiring_stateless, *((store.expiring,) if cut.idle else ())):
+        after: int | None = 0
+        while after is not None:
+            found = await read(cut, after, limit=PAGE_SESSIONS_MAX)
+            yield found.items
+            after = found.next
 
 
 async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[SessionPlace]:

@@ -11,6 +11,9 @@ from agentvm import Definition
 from agentvm.drivers.base import Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.scripted import Pause, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.retention import DAY_MS, Retention
+from agentvm.sessions.retention import LoadedSessions, Retainer
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
@@ -74,6 +77,20 @@ async def test_a_history_without_a_session_is_seeded_and_another_continuation_of
         first, second = [await client.chat.completions.create(model="default", messages=said) for _ in range(2)]
         assert first.id != second.id
         assert [len(prompt.conversation) for prompt in served.model.prompts] == [3, 3]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "k"}, {"X-AVM-Session": "new"}])
+async def test_a_conversation_that_its_client_has_is_deleted_after_a_while(headers: dict[str, str]) -> None:
+    async with talking() as (client, served):
+        await client.chat.completions.create(model="default", messages=HI, extra_headers=headers)
+        vm = served.running.app.gate.vm
+        later = Retainer(vm.store, lambda: vm.clock() + 31 * DAY_MS, vm.retainer.policy_of, LoadedSessions(vm.runtime))
+        due = await later.preview(DEFAULT_TENANT)
+        assert (due.sessions, due.messages) == ((0, 0) if "X-AVM-Session" in headers else (1, 2))
+        # Where another rule names it as well, it is counted once.
+        both = await later.preview(DEFAULT_TENANT, Retention(archived_days=1))
+        assert both == due
+        assert await later.run() == due
 
 
 async def test_a_refused_message_leaves_the_conversation_as_it_was() -> None:

@@ -13,7 +13,7 @@ import { language, words } from "../../words/index.ts";
 import { bytes } from "../../words/measure.ts";
 import { settingsWords } from "../../words/settings/index.ts";
 
-const RULES = ["sessionDays", "archivedDays", "rewoundDays", "messageDays"] as const;
+const RULES = ["sessionDays", "archivedDays", "statelessDays", "rewoundDays", "messageDays"] as const;
 const NEVER_DAYS = 36_500;
 
 /** How long conversations are kept, and what would go: now, or with other days. The days that are tried are in the address. */

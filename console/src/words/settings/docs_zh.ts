@@ -91,6 +91,7 @@ export const zh: Record<string, string> = {
   "otel.exportSeconds": "两次发送的间隔。",
   "retention.sessionDays": "会话多少天没有新消息就删除；置顶的保留。",
   "retention.archivedDays": "已归档的会话，同上。",
+  "retention.statelessDays": "客户端每次发送完整历史（如 OpenAI 聊天）的归档会话，多少天没有新消息后删除；36500 表示永不。",
   "retention.rewoundDays": "撤回的消息多少天后删除；36500 表示永不。",
   "retention.messageDays": "已结束的轮次多少天后从会话中删除。",
   "tools.slots": "沙箱中同时运行的任务数，超出的依次等待。",

@@ -111,6 +111,7 @@ export const en = {
   retentionDays: {
     sessionDays: "Conversations without a new message, after",
     archivedDays: "Archived conversations, after",
+    statelessDays: "Sessions of clients that send the whole history, after",
     rewoundDays: "Messages that were taken back, after",
     messageDays: "Ended turns of a conversation, after",
   } as Record<string, string>,

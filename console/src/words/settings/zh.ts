@@ -145,6 +145,7 @@ export const zh: SettingsWords = {
   retentionDays: {
     sessionDays: "没有新消息的对话，保留",
     archivedDays: "已归档的对话，保留",
+    statelessDays: "由客户端自带历史的会话，无新消息保留",
     rewoundDays: "已撤回的消息，保留",
     messageDays: "对话中已结束的轮次，保留",
   },

@@ -21,7 +21,7 @@ from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.gateways.words import words_for
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import ToolCall
-from agentvm.model.session import Alias, Session
+from agentvm.model.session import STATELESS, Alias, Session
 from agentvm.model.wait import WaitId
 from agentvm.operations.text_answer import answer_open_question
 from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage, text_of
@@ -104,7 +104,13 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     seeds = () if request.named == NEW else request.said.history
     if len(seeds) > SEEDS_MAX:
         raise InvalidInput(f"A conversation that is not known here has at most {SEEDS_MAX:,} messages before the last")
-    return await talk.open(request.image_id, repeated, seeds=seeds, archived=request.named is None), None
+    if request.named == NEW:
+        return await talk.open(request.image_id, repeated, seeds=seeds), None
+    name = repeated or Alias(STATELESS, talk.vm.new_id("chat"))
+    session = await talk.open(request.image_id, name, seeds=seeds, archived=True)
+    if repeated is not None:
+        await aliases.put(Alias(STATELESS, session.session_id), session.session_id, talk.vm.clock())
+    return session, None
 
 
 async def _answer(request: _Request, session: Session) -> SentTurn:

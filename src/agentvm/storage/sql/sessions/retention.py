@@ -13,7 +13,7 @@ import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.retention import RetentionCutoffs
-from agentvm.model.session import UNSTORED, Session
+from agentvm.model.session import STATELESS, UNSTORED, Session
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
@@ -35,22 +35,28 @@ _CUT = "CASE WHEN archived_at IS NULL THEN CAST(:sessions AS BIGINT) ELSE CAST(:
 _IDLE = f"""
 {_OF} AND {IS_LISTED} AND s.pinned_at IS NULL AND s.active_at < {_CUT}
 """
+# By their names: few tenants have such sessions, and nobody else's are looked at for them.
+_IDLE_STATELESS = f"""
+{_OF} AND {IS_LISTED} AND s.pinned_at IS NULL AND s.archived_at IS NOT NULL AND s.active_at < CAST(:stateless AS BIGINT)
+AND s.session_key IN (SELECT a.session_key FROM aliases AS a WHERE a.tenant_id = :tenant AND a.gateway = '{STATELESS}')
+"""
 _IS_DEFAULT = """
 EXISTS (
     SELECT 1 FROM images AS i WHERE i.tenant_id = s.tenant_id AND i.image_id = s.image_id AND i.session_id = s.session_id
 )
 """
 _SAID = f"SELECT count(*), {total('length(m.body)')} FROM all_messages AS m WHERE m.session_key = ?"
-_EXPIRING = f"""
+_EXPIRING_OF = f"""
 SELECT s.session_key, {_IS_DEFAULT}, {SESSION_COLUMNS}
 FROM sessions AS s
-WHERE {_IDLE} AND s.session_key > :after
+WHERE {{idle}} AND s.session_key > :after
   AND (NOT {_IS_DEFAULT} OR EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key))
 ORDER BY s.session_key LIMIT :limit
 """
+_EXPIRING, _EXPIRING_STATELESS = _EXPIRING_OF.format(idle=_IDLE), _EXPIRING_OF.format(idle=_IDLE_STATELESS)
 _EXPIRE = f"""
 UPDATE sessions AS s SET deleted_at = {FOR_GOOD_MS}
-WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN ({items_of(":wanted")})
+WHERE (({_IDLE}) OR ({_IDLE_STATELESS})) AND NOT {_IS_DEFAULT} AND s.session_id IN ({items_of(":wanted")})
 RETURNING {SESSION_COLUMNS.replace("s.", "")}
 """
 _EXPIRE_UNSTORED = f"""
@@ -153,21 +159,27 @@ class RetentionStore(TenantScope):
 
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         """Sessions that go, or are emptied; only if their turns have ended."""
-        values = {**self._cut(cut), "after": after, "limit": limit}
+        return await self._some(_EXPIRING, {**self._cut(cut), "after": after, "limit": limit})
 
+    async def expiring_stateless(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
+        """The same of archived sessions whose client sends the whole history each time."""
+        values = {"tenant": self._tenant_id, "stateless": cut.stateless, "after": after, "limit": limit}
+        return await self._some(_EXPIRING_STATELESS, values)
+
+    async def _some(self, statement: str, values: dict[str, object]) -> Some:
         def read(connection: Connection) -> Some:
-            rows = connection.fetch(_EXPIRING, values)
+            rows = connection.fetch(statement, values)
             items = tuple(
                 Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
                 for key, is_default, *row in rows
             )
-            return Some(items, rows[-1][0] if len(rows) == limit else None)
+            return Some(items, rows[-1][0] if len(rows) == values["limit"] else None)
 
         return await self._database.read(read, heavy=True)
 
     async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
         """Hides the sessions that are still expired for good: the next `purge_sessions` drops them."""
-        values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
+        values = {**self._cut(cut), "stateless": cut.stateless, "wanted": _encode(session_ids).decode()}
 
         def work(connection: Connection) -> tuple[Session, ...]:
             return tuple(decode_session(row) for row in connection.fetch(_EXPIRE, values))
