@@ -65,3 +65,11 @@ async def test_what_has_an_id_is_found_without_a_look_at_all_that_its_tenant_has
     with anyio.fail_after(60):
         steps = await database.read(plan)
     assert [step for step in steps if step.endswith("(tenant_id=?)") or re.match(r"SCAN (sessions|turns|s|t|l)\b", step)] == []
+
+
+async def test_a_start_finds_quarantined_sessions_by_their_index(database: SqliteDatabase) -> None:
+    def plan(connection: SqliteConnection) -> list[str]:
+        return [str(detail) for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {rows.QUARANTINED}")]
+
+    with anyio.fail_after(60):
+        assert await database.read(plan) == ["SCAN s USING INDEX sessions_in_quarantine"]

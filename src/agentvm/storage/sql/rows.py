@@ -100,7 +100,10 @@ SELECT {SESSION_COLUMNS}
 FROM sessions AS s
 WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s")} AND {is_rooted("s")}
 """
-QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
+# In the order of the index of these few: by number alone, a start would look at all sessions.
+QUARANTINED = f"""
+SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY tenant_id, session_key
+"""
 CONTAINER = f"""
 SELECT {_CONTAINER.text} FROM containers
 WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("containers")}
