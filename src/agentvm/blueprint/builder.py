@@ -137,8 +137,8 @@ class ImageBuilder:
 def check_tools(definition: Definition, tools: Sequence[str]) -> None:
     """Refuses names of tools that this server does not have. References are checked when an image is built."""
     own = () if definition.rendered is None else definition.rendered.tools
-    known = {*tools, *(spec["name"] for spec in own)}
-    unknown = [name for name in definition.tools or () if not is_reference(name) and name not in known]
+    names = {*tools, *(spec["name"] for spec in own)}
+    unknown = [name for name in definition.tools or () if not is_reference(name) and name not in names]
     if unknown:
         raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(tools)}")
 

@@ -45,13 +45,13 @@ class Definitions:
     async def register(self, tenant_id: TenantId, definition: Definition) -> Definition:
         """Stores a definition. Registering the same one again changes nothing; another of its name is a conflict."""
         _check(definition)
-        known = self._system.get(definition.name)
-        if known is None:
-            known = await self._store.definitions(tenant_id).add(
+        registered = self._system.get(definition.name)
+        if registered is None:
+            registered = await self._store.definitions(tenant_id).add(
                 definition, self._clock(), count_max=DEFINITIONS_MAX, bytes_max=DEFINITIONS_MAX_BYTES
             )
-        _check_same(known, definition)
-        return known
+        _check_same(registered, definition)
+        return registered
 
     async def get(self, tenant_id: TenantId, name: str) -> Definition:
         definition = self._system.get(name) or await self._store.definitions(tenant_id).get(name)

@@ -129,11 +129,13 @@ class Resolution:
         handoffs = [at[f"handoffs.{index}"][1] for index in range(len(merged.handoffs))]
         uris = tuple(dict.fromkeys(self._add_agent(agent) for agent in handoffs))
         rendered = Rendered(tools=specs, sandbox=sandbox, knowledge=_once(knowledge), skills=skills, handoffs=uris)
-        kept: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
-        kept += [("sandboxes", sandbox)] if sandbox is not None else []
-        kept += [("knowledge", spec) for spec in rendered.knowledge]
-        known = self._builder.tools
-        self._idle += [f"{spec['uri']}: {why}" for kind, spec in kept if (why := why_idle(kind, spec, known)) is not None]
+        locked_specs: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
+        locked_specs += [("sandboxes", sandbox)] if sandbox is not None else []
+        locked_specs += [("knowledge", spec) for spec in rendered.knowledge]
+        builtins = self._builder.tools
+        self._idle += [
+            f"{spec['uri']}: {why}" for kind, spec in locked_specs if (why := why_idle(kind, spec, builtins)) is not None
+        ]
         return msgspec.structs.replace(
             merged,
             system_prompt=prompt,
@@ -150,8 +152,8 @@ class Resolution:
         """Returns the names of the snapshot. Whoever names knowledge wants it searched, and skills read: the build adds the
         tools, and only the build, so that an older image gains none by an upgrade of the server.
         """
-        wanted = ((SEARCH_KNOWLEDGE, rendered.knowledge), (LOAD_SKILL, rendered.skills))
-        added = [name for name, named in wanted if named and name in self._builder.tools]
+        conditional = ((SEARCH_KNOWLEDGE, rendered.knowledge), (LOAD_SKILL, rendered.skills))
+        added = [name for name, named in conditional if named and name in self._builder.tools]
         if not added:
             return None if merged.tools is None else tools
         return tuple(dict.fromkeys((*(DEFAULT_TOOLS if merged.tools is None else tools), *added)))

@@ -39,16 +39,16 @@ def cluster() -> None:
 @server_command
 def show_status(api: Api, show: Show) -> None:
     """List the nodes and what each of them runs."""
-    told = api.call("cluster.nodes")
+    status = api.call("cluster.nodes")
     if show.as_json:
-        show.json(told)
+        show.json(status)
         return
-    show.items(told.get("nodes", []), COLUMNS, none="No nodes.")
-    database = told.get("database", {})
+    show.items(status.get("nodes", []), COLUMNS, none="No nodes.")
+    database = status.get("database", {})
     behind = "" if database.get("lagMs") is None else f", the slowest {database['lagMs']} ms behind"
     standbys = f"; {database['standbys']} standbys{behind}" if database.get("standbys") else ""
     click.echo(f"Database: {plain(database.get('engine'))} {plain(database.get('version'))}{standbys}")
-    if not told.get("isShared"):
+    if not status.get("isShared"):
         click.echo("This server has its database alone. See avm cluster demo for several.")
 
 

@@ -39,11 +39,11 @@ class Counting(ScriptedDriver):
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         began = float(last_user_text(prompt).split()[-1])
-        told = 0
+        last_count = 0
         async for output in super().run(prompt):
             if isinstance(output, TextChunk):
-                told += 1
-                await anyio.sleep(max(0.0, began + told * WORD_SECONDS - time.time()))
+                last_count += 1
+                await anyio.sleep(max(0.0, began + last_count * WORD_SECONDS - time.time()))
             yield output
 
 

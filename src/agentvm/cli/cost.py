@@ -55,11 +55,11 @@ def cost(
         return
     measured = coefficients.shipped() if coefficient_file is None else coefficients.read(coefficient_file)
     priced = prices.shipped() if price_file is None else prices.read(price_file)
-    found = estimate(Workload(**workload), measured, priced, shape)  # type: ignore[arg-type]  # checked by estimate()
+    result = estimate(Workload(**workload), measured, priced, shape)  # type: ignore[arg-type]  # checked by estimate()
     if as_json:
-        Show(as_json=True).json(found, exact=True)
+        Show(as_json=True).json(result, exact=True)
     else:
-        _show(found)
+        _show(result)
 
 
 def _show(found: Estimate) -> None:

@@ -38,5 +38,5 @@ def describe_owned(owned: Item) -> str:
     """The counts as text: `2 sessions, 10 messages (1,204 bytes)`."""
     parts = ", ".join(counted(owned[name], noun) for name, noun in COUNTS.items() if owned.get(name)) or "no data"
     size = f" ({owned['bytes']:,} bytes)" if owned.get("bytes") else ""
-    kept = owned.get("keptResources")
-    return f"{parts}{size}{f'; {kept:,} of the resources are kept for other tenants that use them' if kept else ''}"
+    kept_count = owned.get("keptResources")
+    return f"{parts}{size}{f'; {kept_count:,} of the resources are kept for other tenants that use them' if kept_count else ''}"

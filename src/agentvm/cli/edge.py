@@ -47,6 +47,6 @@ def deploy(source: Path | None, output: Path, options: tuple[str, ...]) -> None:
 
 
 def _built(source: Path | None, output: Path) -> Path:
-    found, folder = find_source(source), output.resolve()
-    install_tools(found, folder / _TOOLS)
-    return build_worker(found, folder / _TOOLS, folder)
+    source_dir, folder = find_source(source), output.resolve()
+    install_tools(source_dir, folder / _TOOLS)
+    return build_worker(source_dir, folder / _TOOLS, folder)

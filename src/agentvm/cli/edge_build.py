@@ -38,8 +38,8 @@ def find_source(named: Path | None) -> Path:
 
 def install_tools(source: Path, tools: Path) -> None:
     """Installs esbuild and wrangler from the lock file, unless they are there. No script of a package runs."""
-    wanted, done = (source / "package-lock.json").read_bytes(), tools / "installed.json"
-    if done.exists() and done.read_bytes() == wanted:
+    lock, done = (source / "package-lock.json").read_bytes(), tools / "installed.json"
+    if done.exists() and done.read_bytes() == lock:
         return
     tools.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
@@ -47,7 +47,7 @@ def install_tools(source: Path, tools: Path) -> None:
     npm = node_home() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     arguments = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
     run_node(str(npm), *arguments, cwd=tools, timeout_seconds=INSTALL_TIMEOUT_SECONDS)
-    done.write_bytes(wanted)
+    done.write_bytes(lock)
 
 
 def build_worker(source: Path, tools: Path, output: Path) -> Path:
@@ -93,7 +93,7 @@ def run_node(*arguments: str, cwd: Path, timeout_seconds: float = BUILD_TIMEOUT_
             timeout=limit,
         )
     except subprocess.CalledProcessError as error:
-        said = str(error.stderr or "").strip()[-800:]
-        raise NotAvailable(f"{Path(arguments[0]).name} failed with status {error.returncode}: {said}") from None
+        output_tail = str(error.stderr or "").strip()[-800:]
+        raise NotAvailable(f"{Path(arguments[0]).name} failed with status {error.returncode}: {output_tail}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotAvailable(f"{Path(arguments[0]).name} could not run: {error}") from None

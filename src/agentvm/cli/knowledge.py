@@ -83,15 +83,15 @@ def add(
     if inject is not None:
         content["retrieval"] = {"inject": inject}
     try:
-        made = api.call("resource.update", f"resource://knowledge/{name}", content=content, bump="minor")
+        reply = api.call("resource.update", f"resource://knowledge/{name}", content=content, bump="minor")
     except RequestFailed as error:
         if error.code != ResourceNotFound.code:
             raise
-        made = api.call("resource.register", type="knowledge", name=name, content=content)
+        reply = api.call("resource.register", type="knowledge", name=name, content=content)
     shown: Columns = {"Knowledge": "uri", "Documents": lambda item: str(len(files)), "Digest": "digest"}
     if "collection" in content:
         shown = {**shown, "Collection": lambda item: str(content["collection"])}
-    show.record(made, shown)
+    show.record(reply, shown)
 
 
 @knowledge.command("collections")
@@ -133,10 +133,10 @@ def remove(api: Api, show: Show, collection: str, document: str | None, yes: boo
 def search(api: Api, show: Show, name: str, question: str, count: int | None) -> None:
     """Search the documents of a knowledge base."""
     uri = name if name.startswith("resource://") else f"resource://knowledge/{name}"
-    found = api.call_model("resource.query", uri, q=question, k=count)
-    for problem in found.get("problems") or ():
+    hits = api.call_model("resource.query", uri, q=question, k=count)
+    for problem in hits.get("problems") or ():
         _note(f"{plain(problem['document'])}: {plain(problem['problem'])}")
-    show.items(iter(found["passages"]), COLUMNS, none="Nothing found.")
+    show.items(iter(hits["passages"]), COLUMNS, none="Nothing found.")
 
 
 @knowledge.command("open", epilog=EXAMPLES)

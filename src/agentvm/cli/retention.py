@@ -55,5 +55,5 @@ def retention(api: Api, show: Show, /, **tried: int | None) -> None:
     if show.as_json:
         show.json(report)
         return
-    given = {f"{name.removesuffix('_days')}Days": value for name, value in tried.items() if value is not None}
-    show.record({"tenantId": report["tenantId"], **report["policy"], **given, **report["due"]}, COLUMNS)
+    limits = {f"{name.removesuffix('_days')}Days": value for name, value in tried.items() if value is not None}
+    show.record({"tenantId": report["tenantId"], **report["policy"], **limits, **report["due"]}, COLUMNS)

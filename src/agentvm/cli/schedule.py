@@ -66,8 +66,8 @@ def budget_of(steps: int | None, tokens: int | None, cost: str | None) -> dict[s
         nano = None if cost is None else to_nano(Decimal(cost))
     except InvalidOperation:
         raise click.BadParameter("a number of dollars, such as 0.05", param_hint="--cost") from None
-    given = {"steps": steps, "tokens": tokens, "cost": nano}
-    return {name: value for name, value in given.items() if value is not None} or None
+    budget = {"steps": steps, "tokens": tokens, "cost": nano}
+    return {name: value for name, value in budget.items() if value is not None} or None
 
 
 def budget_options(command: Any) -> Any:

@@ -54,13 +54,13 @@ def try_tool(api: Api, show: Show, uri: ResourceUri, input_json: str, approve: b
     Ends with 1 if the tool failed.
     """
     try:
-        given = json.loads(input_json)
+        input = json.loads(input_json)
     except ValueError as error:
         raise click.BadParameter(f"not valid JSON: {error}", param_hint="--input") from None
-    if not isinstance(given, dict):
+    if not isinstance(input, dict):
         raise click.BadParameter('not an object, such as {"id": 7}', param_hint="--input")
     name = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
-    invocation = api.call_model("resource.invoke", name, version=uri.selector, tool=uri.fragment, input=given, approve=approve)
+    invocation = api.call_model("resource.invoke", name, version=uri.selector, tool=uri.fragment, input=input, approve=approve)
     output = invocation["output"]
     failed = str(output["type"]).startswith(("error", "execution"))
     if show.as_json:

@@ -67,8 +67,8 @@ def answer(
     if decision == "show":
         _print(show, wait)
         return
-    given = {"input": _json(input_json, "--input"), "result": _json(result_json, "--result")}
-    fields = {name: value for name, value in given.items() if value is not None}
+    options = {"input": _json(input_json, "--input"), "result": _json(result_json, "--result")}
+    fields = {name: value for name, value in options.items() if value is not None}
     answered = api.call(
         "tool.answer",
         wait_id,

@@ -57,8 +57,8 @@ def webhooks() -> None:
 @tenant_command
 def create_webhook(api: Api, show: Show, address: str, events: tuple[str, ...], description: str | None) -> None:
     """Create a webhook. Its secret is shown once."""
-    made = api.call("webhook.create", url=address, events=list(events or EVENTS), description=description)
-    show.record(made, DETAILS)
+    webhook = api.call("webhook.create", url=address, events=list(events or EVENTS), description=description)
+    show.record(webhook, DETAILS)
 
 
 @webhooks.command("list")

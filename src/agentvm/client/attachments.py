@@ -66,8 +66,8 @@ async def exchange_file(
     if response.is_success:
         return response
     try:
-        told = msgspec.json.decode(response.content, type=dict[str, dict[str, object]])["error"]
-        code, message = str(told["code"]), str(told["message"])
+        problem = msgspec.json.decode(response.content, type=dict[str, dict[str, object]])["error"]
+        code, message = str(problem["code"]), str(problem["message"])
     except (msgspec.DecodeError, KeyError):
         raise ChannelClosed(f"The server responded with {response.status_code}, not like AgentVM; check the URL") from None
     raise from_code(code, message)

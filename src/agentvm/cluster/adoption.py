@@ -99,8 +99,8 @@ class Adopter:
         if running <= len(journal.claimed()) and not self._unknown:
             return
         own = await self._nodes.list_own()
-        known = {(log.tenant_id, log.session_id) for log in journal.claimed()}
-        unknown = [one for one in own if one.key not in known and not journal.is_writing(*one.key)]
+        claimed = {(log.tenant_id, log.session_id) for log in journal.claimed()}
+        unknown = [one for one in own if one.key not in claimed and not journal.is_writing(*one.key)]
         # Seen twice: one that was taken just now may not be known yet.
         lost = tuple(one for one in unknown if one.session_key in self._unknown)
         self._unknown = frozenset(one.session_key for one in unknown if one not in lost)

@@ -257,9 +257,9 @@ async def _line(stream: anyio.abc.ByteStream, reader: NatsReader) -> bytes:
 async def _answer(stream: anyio.abc.ByteStream, reader: NatsReader, address: NatsAddress) -> None:
     while (line := await _line(stream, reader)) != b"PONG":
         if line.startswith(b"-ERR"):
-            said = line[5:].decode(errors="replace").strip("'")
-            remedy = "; check user and password in AVM_NATS" if "uthorization" in said else ""
-            raise ConfigInvalid(f"cluster.nats: {address.shown} refuses this node: {said}{remedy}")
+            line_text = line[5:].decode(errors="replace").strip("'")
+            remedy = "; check user and password in AVM_NATS" if "uthorization" in line_text else ""
+            raise ConfigInvalid(f"cluster.nats: {address.shown} refuses this node: {line_text}{remedy}")
 
 
 def _check(info: NatsServerInfo, address: NatsAddress, peer: str) -> None:

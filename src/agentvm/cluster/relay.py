@@ -120,8 +120,8 @@ class EventRelay:
         if self._hearing is None or not self._hearing.bus.is_up:
             return
         if numbered := [event for event in events if event.seq]:
-            told = Told(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
-            self._hearing.bus.publish(_topic(log.tenant_id, log.container_id), _encoder.encode(told))
+            packet = Told(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
+            self._hearing.bus.publish(_topic(log.tenant_id, log.container_id), _encoder.encode(packet))
 
     def _hear(self, body: bytes) -> None:
         assert self._hearing is not None
@@ -154,16 +154,16 @@ class EventRelay:
             body = self._inbox.popleft()
             self._inbox_bytes -= len(body)
             try:
-                told = _told.decode(body)
+                packet = _told.decode(body)
             except msgspec.DecodeError:
                 # Of a newer version.
                 continue
-            if not told.is_numbered:
-                self._tell_aside(told)
-            elif told.session_id is not None and self._broadcaster.is_wanted(
-                told.tenant_id, told.container_id, told.session_id
+            if not packet.is_numbered:
+                self._tell_aside(packet)
+            elif packet.session_id is not None and self._broadcaster.is_wanted(
+                packet.tenant_id, packet.container_id, packet.session_id
             ):
-                await self._receive(JournalPart(told.tenant_id, told.container_id, told.session_id, told.events))
+                await self._receive(JournalPart(packet.tenant_id, packet.container_id, packet.session_id, packet.events))
 
     def _tell_aside(self, told: Told) -> None:
         try:
@@ -180,8 +180,8 @@ class EventRelay:
         for event in events:
             place = event.scope.container_id
             if place is not None and event.data.told and not isinstance(event.data, MessageEvent):
-                told = Told(event.tenant_id, place, event.scope.session_id, encode_events([event]), is_numbered=False)
-                self._hearing.bus.publish(_topic(event.tenant_id, place), _encoder.encode(told))
+                packet = Told(event.tenant_id, place, event.scope.session_id, encode_events([event]), is_numbered=False)
+                self._hearing.bus.publish(_topic(event.tenant_id, place), _encoder.encode(packet))
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int = 0) -> SessionLog:
         """The log of a session, with what another node has told of it so far; at least up to what somebody has heard there."""
@@ -377,12 +377,12 @@ class EventRelay:
 
 
 def _consecutive(events: Sequence[Event], head: int) -> list[Event]:
-    kept: list[Event] = []
+    consecutive: list[Event] = []
     for event in events:
-        if event.seq != head + 1 + len(kept):
+        if event.seq != head + 1 + len(consecutive):
             break
-        kept.append(event)
-    return kept
+        consecutive.append(event)
+    return consecutive
 
 
 @lru_cache(maxsize=4096)

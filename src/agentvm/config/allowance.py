@@ -19,11 +19,11 @@ def read_allowance(value: object, *, of_users: bool) -> Allowance:
     """
     if not isinstance(value, Mapping):
         raise ValueError("it must be limits by metric like {tokens_per_day: 100000}")
-    known = OF_USERS if of_users else METRICS
+    metrics = OF_USERS if of_users else METRICS
     quotas = []
     for metric, limit in value.items():
-        if metric not in known:
-            raise ValueError(f"{shorten(str(metric))!r} is not a metric; known metrics: {', '.join(known)}")
+        if metric not in metrics:
+            raise ValueError(f"{shorten(str(metric))!r} is not a metric; known metrics: {', '.join(metrics)}")
         quotas.append(_quota(metric, limit))
     return Allowance(quotas=tuple(sorted(quotas, key=lambda quota: quota.metric)))
 

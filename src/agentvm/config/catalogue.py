@@ -70,7 +70,7 @@ def is_group(key: str) -> bool:
     prefix, _, name = key.rpartition(".")
     if f"{prefix}." in _NAMED:
         return NAME.fullmatch(name) is not None
-    return "*" not in key and any(known.startswith(f"{key}.") for known in SETTINGS)
+    return "*" not in key and any(setting.startswith(f"{key}.") for setting in SETTINGS)
 
 
 def split(key: str) -> tuple[str, ...]:
@@ -94,9 +94,9 @@ def nearest(key: str) -> str | None:
     """The known key that is most similar to an unknown one."""
     key = key[:COMPARED_KEY_MAX]
     name = next((key.removeprefix(prefix).partition(".")[0] for prefix in _NAMED if key.startswith(prefix)), "*")
-    known = [setting.replace("*", name) for setting in SETTINGS]
-    groups = {setting.rpartition(".")[0] for setting in known} | {setting.partition(".")[0] for setting in known}
-    by_word = {setting.lower().replace("_", ""): setting for setting in [*groups, *known]}
+    settings = [setting.replace("*", name) for setting in SETTINGS]
+    groups = {setting.rpartition(".")[0] for setting in settings} | {setting.partition(".")[0] for setting in settings}
+    by_word = {setting.lower().replace("_", ""): setting for setting in [*groups, *settings]}
     word = key.lower().replace("_", "")
     similar = get_close_matches(word, by_word, n=1, cutoff=0.6)
     if not similar:

@@ -127,12 +127,12 @@ def place_of(values: Values, key: str) -> str:
 
 
 def _provider(name: str, provider: ProviderSettings) -> Iterator[Fault]:
-    key, known = f"llm.providers.{name}", ", ".join(DRIVERS)
+    key, drivers = f"llm.providers.{name}", ", ".join(DRIVERS)
     driver = provider.driver or (name if name in DRIVERS else None)
     if driver is None:
-        yield key, f"it has no driver; set {key}.driver as well, to one of: {known}"
+        yield key, f"it has no driver; set {key}.driver as well, to one of: {drivers}"
     elif driver not in DRIVERS:
-        yield f"{key}.driver", f"it is {shorten(driver)!r}; it must be one of: {known}"
+        yield f"{key}.driver", f"it is {shorten(driver)!r}; it must be one of: {drivers}"
     elif name in DRIVERS and driver != name:
         yield f"{key}.driver", "the provider is named after another driver than its own; give it another name"
 
@@ -212,20 +212,23 @@ def _is_collector(endpoint: str) -> bool:
 
 def choice_faults(llm: LlmSettings, names: Collection[str]) -> Iterator[Fault]:
     """The faults of the default model; `ServerConfig.default_model` says how it is chosen."""
-    model, known = llm.model or "", ", ".join(names)
+    model, providers = llm.model or "", ", ".join(names)
     prefix = model.partition("/")[0]
     if llm.provider is not None:
         if llm.provider not in names:
-            yield "llm.provider", f"it is {shorten(llm.provider)!r}; known providers: {known}"
+            yield "llm.provider", f"it is {shorten(llm.provider)!r}; known providers: {providers}"
         return
     implied = prefix in names or model.endswith(".gguf") or llm.api_key is not None or llm.base_url is not None
     if model and not implied:
         if "/" in model:
-            yield "llm.model", f"it is {shorten(model)!r}, and {shorten(prefix)!r} is not a provider; known providers: {known}"
+            yield (
+                "llm.model",
+                f"it is {shorten(model)!r}, and {shorten(prefix)!r} is not a provider; known providers: {providers}",
+            )
         else:
             yield (
                 "llm.model",
-                f"{shorten(model)!r} does not name its provider; write <provider>/{shorten(model)} with one of: {known}",
+                f"{shorten(model)!r} does not name its provider; write <provider>/{shorten(model)} with one of: {providers}",
             )
 
 

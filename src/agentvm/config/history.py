@@ -61,13 +61,13 @@ def replay(changes: Iterable[Change]) -> State:
 
 def in_force(state: State) -> State:
     """The overrides without those that give access and were set anonymously, while authentication was off."""
-    kept: State = {}
+    values: State = {}
     for key, entry in state.items():
         if entry.actor == ANONYMOUS and gives_rights(key, entry.raw):
             logger.warning("setting_ignored", setting=key, revision=entry.revision, reason="set while authentication was off")
         else:
-            kept[key] = entry
-    return kept
+            values[key] = entry
+    return values
 
 
 def between(before: State, after: State) -> dict[str, tuple[object, object]]:

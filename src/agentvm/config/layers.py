@@ -114,8 +114,8 @@ def overlay(system: Values, tenant: Layer) -> dict[str, ResolvedValue]:
         own[key] = source
     before, after = system.get(PROVIDER), own.get(PROVIDER)
     dropped = PROVIDER_KEYS if after is not None and (before is None or before.value != after.value) else ()
-    kept = {key: resolved for key, resolved in system.items() if key not in dropped}
-    return {**kept, **{key: ResolvedValue("tenant", source) for key, source in own.items()}}
+    remaining = {key: resolved for key, resolved in system.items() if key not in dropped}
+    return {**remaining, **{key: ResolvedValue("tenant", source) for key, source in own.items()}}
 
 
 def shadowed(layers: Iterable[Layer], override: Layer) -> dict[str, ResolvedValue]:

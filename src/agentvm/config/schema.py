@@ -94,8 +94,8 @@ def _type(setting: Setting) -> Schema:
     if kind is ModelRate:
         return _RATE
     if kind is Allowance:
-        known = OF_USERS if setting.name == "users" else METRICS
-        return {"type": "object", "properties": dict.fromkeys(known, _LIMIT), "additionalProperties": False}
+        metrics = OF_USERS if setting.name == "users" else METRICS
+        return {"type": "object", "properties": dict.fromkeys(metrics, _LIMIT), "additionalProperties": False}
     if kind is Policy:
         members: Schema = {name: {} for name in PolicyRule.__struct_encode_fields__}
         rule: Schema = {"type": "object", "properties": members, "additionalProperties": False, "required": ["do"]}

@@ -83,8 +83,8 @@ def keys_of(values: Values, *, of_tenant: bool) -> list[str]:
         setting = find(key)
         return len(order) if setting is None else order[setting.key]
 
-    known = {*values, *(key for key in SETTINGS if "*" not in key)}
-    return sorted((key for key in known if not of_tenant or concerns_tenants(key)), key=lambda key: (place(key), key))
+    keys = {*values, *(key for key in SETTINGS if "*" not in key)}
+    return sorted((key for key in keys if not of_tenant or concerns_tenants(key)), key=lambda key: (place(key), key))
 
 
 def tree(values: Values, keys: Iterable[str]) -> dict[str, object]:

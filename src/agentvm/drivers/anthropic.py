@@ -122,9 +122,9 @@ class MessagesDecoder:
             case "content_block_stop":
                 keeper.close()
             case "message_start" | "message_delta":
-                told = event.message or event.delta
-                if told is not None and told.container is not None and told.container.id:
-                    keeper.container = told.container.id
+                change = event.message or event.delta
+                if change is not None and change.container is not None and change.container.id:
+                    keeper.container = change.container.id
             case _:
                 pass
 
@@ -215,8 +215,8 @@ class MessagesDecoder:
         self.finished = True
         reason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
         content = None if self._keeper is None else self._keeper.content()
-        kept = () if content is None else (ProviderContentReported(content),)
-        return (*self._close_block(), *kept, UsageReported(self._usage), MessageStopped(reason))
+        reports = () if content is None else (ProviderContentReported(content),)
+        return (*self._close_block(), *reports, UsageReported(self._usage), MessageStopped(reason))
 
 
 class AnthropicDriver(SdkDriver):

@@ -70,8 +70,10 @@ class BlockKeeper:
         """
         if not any(block.get("type") == _CALL or is_result(block) for block in self._blocks):
             return None
-        kept = [block for block in self._blocks if block.get("type") != "tool_use" and not _is_blank(block)]
-        return ProviderContent(provider=self._provider, blocks=msgspec.json.encode(kept).decode(), container=self.container)
+        stored_blocks = [block for block in self._blocks if block.get("type") != "tool_use" and not _is_blank(block)]
+        return ProviderContent(
+            provider=self._provider, blocks=msgspec.json.encode(stored_blocks).decode(), container=self.container
+        )
 
 
 def is_result(block: Mapping[str, object]) -> bool:

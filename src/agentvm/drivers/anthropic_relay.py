@@ -37,8 +37,8 @@ class RelayedMessages:
             case "message_start" if event.message is not None:
                 return self._start(event.message)
             case "content_block_delta" if event.delta is not None:
-                said = event.delta.text or event.delta.thinking or event.delta.partial_json
-                return (TextChunk(said),) if said else ()
+                piece = event.delta.text or event.delta.thinking or event.delta.partial_json
+                return (TextChunk(piece),) if piece else ()
             case "message_delta" if event.usage is not None:
                 self._usage = merge_usage(self._usage, event.usage)
                 return (UsageReported(self._usage),)

@@ -155,12 +155,12 @@ def _messages(entry: ConversationEntry, reasoning_field: str | None, reader: Par
         case AssistantEntry():
             return _assistant(entry, reasoning_field)
         case ToolResultsEntry(results=results):
-            told: list[RequestJson] = [
+            messages: list[RequestJson] = [
                 {"role": "tool", "tool_call_id": result.id, "content": result.output.text} for result in results
             ]
             # A result of this protocol is a text: pictures follow in a message of their own, after every result.
             seen = [block for result in results for block in _seen(result, reader)]
-            return [*told, {"role": "user", "content": seen}] if seen else told
+            return [*messages, {"role": "user", "content": seen}] if seen else messages
 
 
 def _images_of(result: ToolResult) -> list[ImagePart]:

@@ -63,8 +63,8 @@ class RelayedChat:
             yield MessageStarted(chunk.id or "", chunk.model or "")
         for choice in chunk.choices or ():
             self._is_told = self._is_told or choice.finish_reason is not None
-            if choice.delta is not None and (said := _said(choice.delta)):
-                yield TextChunk(said)
+            if choice.delta is not None and (piece := _said(choice.delta)):
+                yield TextChunk(piece)
         if chunk.usage is not None:
             yield UsageReported(read_usage(chunk.usage))
 

@@ -79,8 +79,8 @@ def _as_text(entry: ConversationEntry) -> ConversationEntry:
         case AssistantEntry(tool_calls=(call, *_)):
             return AssistantEntry(text=_json({"tool": call.name, "input": call.input}))
         case ToolResultsEntry(results=results):
-            told = "\n".join(f"Result of {result.name}: {result.output.text}" for result in results)
-            return UserEntry(content=f'{told}\nIf this is enough, reply with "tool": "{NO_TOOL}" and the answer.')
+            results_text = "\n".join(f"Result of {result.name}: {result.output.text}" for result in results)
+            return UserEntry(content=f'{results_text}\nIf this is enough, reply with "tool": "{NO_TOOL}" and the answer.')
         case AssistantEntry(text=text) if text:
             return AssistantEntry(text=_json({"tool": NO_TOOL, "answer": text}))
         case _:

@@ -69,11 +69,11 @@ _encoded: Cache[int, tuple[tuple[ToolSpec, ...], bytes]] = Cache(ENCODED_TOOLS_M
 
 def encode_tools(tools: tuple[ToolSpec, ...]) -> bytes:
     """The tools as JSON, about as providers read them. Turns share their tools, so this is done once for each set."""
-    known = _encoded.get(id(tools))
-    if known is None or known[0] is not tools:
-        known = (tools, msgspec.json.encode(tools))
-        _encoded.put(id(tools), known)
-    return known[1]
+    cached = _encoded.get(id(tools))
+    if cached is None or cached[0] is not tools:
+        cached = (tools, msgspec.json.encode(tools))
+        _encoded.put(id(tools), cached)
+    return cached[1]
 
 
 def estimate_input(prompt: Prompt, conversation: int | None = None) -> int:

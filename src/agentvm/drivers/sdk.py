@@ -124,8 +124,8 @@ class SdkDriver(ABC):
     async def open_relay(self, request: RelayRequest) -> AsyncIterator[httpx2.Response]:
         """Sends a request of a client as it is; yields the response to stream from."""
         # `request` last but for the key: its client has chosen the version of the API.
-        known = {name: value for name, value in self._client.default_headers.items() if name == "anthropic-version"}
-        headers = {"Content-Type": "application/json", **known, **request.headers, **self.relay_headers()}
+        version_headers = {name: value for name, value in self._client.default_headers.items() if name == "anthropic-version"}
+        headers = {"Content-Type": "application/json", **version_headers, **request.headers, **self.relay_headers()}
         url = f"{str(self._client.base_url).rstrip('/')}/{request.path}"
         sent = self._pool.build_request(
             request.method, url, params=dict(request.query) or None, content=request.body, headers=headers

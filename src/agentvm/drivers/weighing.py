@@ -78,7 +78,7 @@ def most_input(prompt: Prompt, *, driver: str, window: int, conversation: int | 
         # Told to the model, and given to the provider besides, which may tell it in its own words.
         total += 2 * (_bytes(output_instruction(prompt.output)) + TOOLS_TOKENS)
     if conversation is None:
-        conversation = sum(_entry_tokens(said, image, window, budget) for said in prompt.conversation)
+        conversation = sum(_entry_tokens(entry, image, window, budget) for entry in prompt.conversation)
     total += conversation
     total += TOOLS_TOKENS * len(prompt.provider_tools)
     if prompt.tools and not (driver == "local" and prompt.model == _EMBEDDED):

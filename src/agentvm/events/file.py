@@ -43,10 +43,10 @@ def file_events(delta: FileDelta) -> tuple[EventData, ...]:
     """Returns the events of a change: for its rows, and for those who watch."""
     if not delta.changes:
         return ()
-    told = tuple(
+    events = tuple(
         FileDeleted(path=change.path, timestamp=delta.at)
         if change.digest is None
         else FileWritten(path=change.path, timestamp=delta.at, size=change.size, digest=change.digest)
         for change in delta.changes[:EVENTS_MAX]
     )
-    return (FilesChanged(delta=delta), *told)
+    return (FilesChanged(delta=delta), *events)

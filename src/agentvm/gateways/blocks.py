@@ -130,8 +130,8 @@ class BlockWriter(ABC):
             case CallEnded(call_id=call_id, name=name):
                 self._is_round = self._is_round and bool(self._inputs)
                 is_own_result = call_id in self._earlier and name in self._client_tools
-                made = self._end_block() + self._make(CallMade(call_id, name, {}))
-                return made + (b"" if is_own_result else self.end_call(part))
+                chunks = self._end_block() + self._make(CallMade(call_id, name, {}))
+                return chunks + (b"" if is_own_result else self.end_call(part))
             case CallWaits(call_id=call_id, name=name, input=given):
                 self.waits.append(part)
                 return self._end_block() + self._make(CallMade(call_id, name, given)) + self.call_waits(part)

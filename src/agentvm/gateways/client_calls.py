@@ -63,10 +63,10 @@ async def answer_waits(talk: Talk, session: Session, given: Mapping[str, GivenAn
         raise InvalidInput(NOT_AWAITED)
     turn_id = awaited[-1].turn_id
     opened = [wait for wait in waits if wait.turn_id == turn_id and wait.answered_at is None]
-    asked = [wait for wait in opened if wait.wait_id in named]
-    if asked and (missing := next((wait for wait in opened if wait.wait_id not in named), None)):
+    named_waits = [wait for wait in opened if wait.wait_id in named]
+    if named_waits and (missing := next((wait for wait in opened if wait.wait_id not in named), None)):
         raise InvalidInput(f"There is no answer to the call {missing.call_id[:80]}, which waits as well")
-    for wait in asked:
+    for wait in named_waits:
         answer = given[named[wait.wait_id]]
         await talk.ask(
             ToolAnswer(
@@ -79,7 +79,7 @@ async def answer_waits(talk: Talk, session: Session, given: Mapping[str, GivenAn
             )
         )
     sent = await talk.sent(await talk.turn(turn_id))
-    return sent, Stretch(after=(asked or awaited)[-1].wait_id)
+    return sent, Stretch(after=(named_waits or awaited)[-1].wait_id)
 
 
 async def whole_turn(talk: Talk, sent: SentTurn) -> Stretch:

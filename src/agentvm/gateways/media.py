@@ -43,10 +43,10 @@ def read_address(url: str, where: str) -> tuple[str | None, str]:
 
 
 def picture(url: str, where: str, media_type: str | None = None) -> ImagePart:
-    told, data = read_address(url, where)
-    return ImagePart(data=data, media_type=told or media_type or ANY_PICTURE)
+    declared, data = read_address(url, where)
+    return ImagePart(data=data, media_type=declared or media_type or ANY_PICTURE)
 
 
 def file(url: str, where: str, media_type: str | None = None, name: str | None = None) -> FilePart:
-    told, data = read_address(url, where)
-    return FilePart(data=data, media_type=told or media_type or ANY_FILE, filename=name)
+    declared, data = read_address(url, where)
+    return FilePart(data=data, media_type=declared or media_type or ANY_FILE, filename=name)

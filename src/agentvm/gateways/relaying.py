@@ -155,6 +155,6 @@ def _told(talk: Talk, error: AgentVMError, shape: Shape) -> bytes:
 
 
 def _problem(talk: Talk, error: AgentVMError) -> GatewayProblem:
-    known = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
-    status = known or (_BAD_GATEWAY_STATUS if isinstance(error, ProviderError) else status_of(error))
+    http_status = next((status for kind, status in _STATUS if isinstance(error, kind)), None)
+    status = http_status or (_BAD_GATEWAY_STATUS if isinstance(error, ProviderError) else status_of(error))
     return GatewayProblem(status=status, code=error.code, message=str(error), request_id=talk.request_id)

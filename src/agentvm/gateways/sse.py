@@ -81,6 +81,6 @@ class _PartStream:
         except NotFound:
             # The session was deleted: there is nothing more to tell.
             events = []
-        for told in events:
-            self._pieces += [self._encoder.write(part, told.seq) for part in self._reader.read(told)]
+        for event in events:
+            self._pieces += [self._encoder.write(part, event.seq) for part in self._reader.read(event)]
         self.is_done = not events or self._encoder.is_done

@@ -169,8 +169,8 @@ class PartReader:
             case MessageStop():
                 return AnswerEnded(self._usage)
             case ToolWaiting():
-                asked = (data.wait_id, data.fingerprint, data.why, data.questions, data.url)
-                return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, *asked)
+                wait_facts = (data.wait_id, data.fingerprint, data.why, data.questions, data.url)
+                return CallWaits(data.tool_id, data.tool_name, data.input, data.kind, *wait_facts)
             case TurnParked(waits=waits):
                 return TurnWaits(waits)
             case ErrorOccurred(code=code, message=text):

@@ -55,31 +55,31 @@ def _sections(text: str) -> Iterator[tuple[int, int, str | None]]:
     fences = list(_fences(text))
     path: list[tuple[int, str]] = []
     begin, body = 0, 0
-    for found in _HEADING.finditer(text):
-        before = bisect_right(fences, (found.start(), len(text))) - 1
-        if before >= 0 and found.start() < fences[before][1]:
+    for match in _HEADING.finditer(text):
+        before = bisect_right(fences, (match.start(), len(text))) - 1
+        if before >= 0 and match.start() < fences[before][1]:
             continue
         # A heading without a text of its own goes with the next.
-        if text[body : found.start()].strip():
-            yield begin, found.start(), _joined(path)
-            begin = found.start()
-        level = len(found[1])
-        path = [entry for entry in path if entry[0] < level] + [(level, _name(found[2]))]
-        body = found.end()
+        if text[body : match.start()].strip():
+            yield begin, match.start(), _joined(path)
+            begin = match.start()
+        level = len(match[1])
+        path = [entry for entry in path if entry[0] < level] + [(level, _name(match[2]))]
+        body = match.end()
     yield begin, len(text), _joined(path)
 
 
 def _fences(text: str) -> Iterator[tuple[int, int]]:
     """Yields where blocks of code begin and end; one that is never closed is none."""
     marks = list(_FENCE.finditer(text))
-    last = {found[1]: found.start() for found in marks if not found[2].strip(" \t")}
+    last = {match[1]: match.start() for match in marks if not match[2].strip(" \t")}
     mark, begin = None, 0
-    for found in marks:
+    for match in marks:
         if mark is None:
-            if found.start() < last.get(found[1], 0):
-                mark, begin = found[1], found.start()
-        elif found[1] == mark and not found[2].strip(" \t"):
-            yield begin, found.end()
+            if match.start() < last.get(match[1], 0):
+                mark, begin = match[1], match.start()
+        elif match[1] == mark and not match[2].strip(" \t"):
+            yield begin, match.end()
             mark = None
 
 
@@ -98,7 +98,7 @@ def _cut(text: str, start: int, end: int, size: int) -> int:
         return end
     most, least = start + size, start + max(1, size // 2)
     for pattern in _CUTS:
-        places = [found.end() for found in pattern.finditer(text, least, most) if found.lastindex is None]
+        places = [match.end() for match in pattern.finditer(text, least, most) if match.lastindex is None]
         if places:
             return places[-1]
     return most
@@ -110,9 +110,9 @@ def _back(text: str, start: int, cut: int, overlap: int) -> int:
         return cut
     least = max(start + 1, cut - overlap)
     for pattern in (_CUTS[1], _CUTS[-1]):
-        found = next((one for one in pattern.finditer(text, least, cut) if one.lastindex is None), None)
-        if found is not None and found.end() < cut:
-            return found.end()
+        match = next((one for one in pattern.finditer(text, least, cut) if one.lastindex is None), None)
+        if match is not None and match.end() < cut:
+            return match.end()
     return least if _is_chinese(text[least:cut]) else cut
 
 

@@ -93,9 +93,11 @@ class Embedder:
         finally:
             if reply is None:
                 hold.release()
-        said = None if reply.usage is None else reply.usage.prompt_tokens
-        is_said = said is not None and 0 <= said <= TOKENS_MAX
-        usage = Usage(input_tokens=said if said is not None and is_said else guessed, output_tokens=0, estimated=not is_said)
+        token_count = None if reply.usage is None else reply.usage.prompt_tokens
+        is_said = token_count is not None and 0 <= token_count <= TOKENS_MAX
+        usage = Usage(
+            input_tokens=token_count if token_count is not None and is_said else guessed, output_tokens=0, estimated=not is_said
+        )
         charge = hold.settle(usage)
         entry = LedgerEntry(
             key=self.new_id("emb"),

@@ -98,16 +98,18 @@ class CollectionIndexer:
         while True:
             await self._more.wait()
             while self._wanted:
-                wanted = next(iter(self._wanted))
-                del self._wanted[wanted]
+                next_job = next(iter(self._wanted))
+                del self._wanted[next_job]
                 try:
-                    if await self._advance(wanted):
+                    if await self._advance(next_job):
                         # Behind the others: a large collection holds up nobody.
-                        self.want(wanted)
+                        self.want(next_job)
                 except AgentVMError as error:
-                    logger.warning("collection_not_indexed", collection=wanted.collection_id, code=error.code, error=str(error))
+                    logger.warning(
+                        "collection_not_indexed", collection=next_job.collection_id, code=error.code, error=str(error)
+                    )
                 except Exception:  # Protects the server, and every other collection.
-                    logger.exception("collection_not_indexed", collection=wanted.collection_id)
+                    logger.exception("collection_not_indexed", collection=next_job.collection_id)
                 self._moved.set()
                 self._moved = anyio.Event()
             self._more = anyio.Event()

@@ -92,17 +92,19 @@ class KnowledgeLibrary:
     async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
         """Returns the passages of these knowledge bases that fit a question best; each base has its say about how many."""
         nodes = [(uri, await self._node(tenant_id, uri)) for uri in uris]
-        found: list[Passage] = []
+        passages: list[Passage] = []
         problems: list[DocumentProblem] = []
         for uri, node in nodes:
             served = await self.ensure(tenant_id, node)
             problems += served.index.problems
             hits = await self._hits(tenant_id, served, question, min(k or served.k, K_MAX))
-            found += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
+            passages += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
         if len(nodes) > 1:
-            found = _take_turns([[one for one in found if one.uri == uri] for uri in uris], min(k or USUAL_PASSAGES_MAX, K_MAX))
+            passages = _take_turns(
+                [[one for one in passages if one.uri == uri] for uri in uris], min(k or USUAL_PASSAGES_MAX, K_MAX)
+            )
         strange = any(node.resource.tenant_id not in (tenant_id, SYSTEM_TENANT) for _, node in nodes)
-        return FoundPassages(passages=tuple(found), problems=tuple(problems), tainted=strange and bool(found))
+        return FoundPassages(passages=tuple(passages), problems=tuple(problems), tainted=strange and bool(passages))
 
     async def _hits(self, tenant_id: TenantId, served: ServedIndex, question: str, limit: int) -> list[Passage]:
         """Returns the best passages of one index: by words, by vectors, or by both."""
@@ -126,11 +128,11 @@ class KnowledgeLibrary:
             raise InvalidInput("A citation has the form resource://knowledge/name@1.0.0#document:start-end")
         uri, document, start, end = named
         served = await self.ensure(tenant_id, await self._node(tenant_id, uri))
-        found = await served.store.open(served.index, document, start, end) if start < end else None
-        if found is None:
+        passage = await served.store.open(served.index, document, start, end) if start < end else None
+        if passage is None:
             gone = [one.problem for one in served.index.problems if one.document == document]
             raise NotFound(f"There is no such range in the document {document}" + (f": {gone[0]}" if gone else ""))
-        return Passage(uri=uri, document=document, start=start, end=end, text=found[0], title=found[1])
+        return Passage(uri=uri, document=document, start=start, end=end, text=passage[0], title=passage[1])
 
     async def ensure(self, tenant_id: TenantId, node: Node) -> ServedIndex:
         """Returns the index of a version, made if there is none."""
@@ -181,26 +183,26 @@ class KnowledgeLibrary:
         version_id = node.version.version_id
         self.making.add(version_id)
         try:
-            made, problems = await self._read(tenant_id, node, form)
-            made = await with_vectors(made, tenant_id, form, self.embedder)
-            logger.info("knowledge_indexed", version=version_id, chunks=len(made), problems=len(problems))
+            chunks, problems = await self._read(tenant_id, node, form)
+            chunks = await with_vectors(chunks, tenant_id, form, self.embedder)
+            logger.info("knowledge_indexed", version=version_id, chunks=len(chunks), problems=len(problems))
             store = self.store.knowledge(node.resource.tenant_id)
-            return await store.build(version_id, str(form), made, problems, self.clock())
+            return await store.build(version_id, str(form), chunks, problems, self.clock())
         finally:
             self.making.discard(version_id)
 
     async def _read(self, tenant_id: TenantId, node: Node, form: IndexForm) -> tuple[list[IndexedChunk], list[DocumentProblem]]:
-        made: list[IndexedChunk] = []
+        chunks: list[IndexedChunk] = []
         problems: list[DocumentProblem] = []
         for document in _content(node).documents or ():
             try:
                 parsed = await self._parse(tenant_id, node, document)
-                made += await anyio.to_thread.run_sync(partial(cut, document.id, document.title, parsed, form))
-                if len(made) > CHUNKS_MAX:
+                chunks += await anyio.to_thread.run_sync(partial(cut, document.id, document.title, parsed, form))
+                if len(chunks) > CHUNKS_MAX:
                     raise ToolFailed(f"the knowledge base has more than {CHUNKS_MAX:,} passages; cut it into larger ones")
             except ToolFailed as error:
                 problems.append(DocumentProblem(document=document.id, problem=str(error)[:PROBLEM_MAX]))
-        return made[:CHUNKS_MAX], problems
+        return chunks[:CHUNKS_MAX], problems
 
     async def _parse(self, tenant_id: TenantId, node: Node, document: Document) -> ParsedDocument:
         if document.text is not None and document.mime in (None, "text/plain", "text/markdown"):
@@ -247,4 +249,4 @@ def _describe(content: KnowledgeContent) -> Described:
 def _take_turns(ranked: Sequence[Sequence[Passage]], limit: int) -> list[Passage]:
     """Returns the best of each knowledge base in turn: weights of different indexes cannot be compared."""
     longest = max(map(len, ranked), default=0)
-    return [found[place] for place in range(longest) for found in ranked if place < len(found)][:limit]
+    return [ranking[place] for place in range(longest) for ranking in ranked if place < len(ranking)][:limit]

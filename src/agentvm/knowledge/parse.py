@@ -90,10 +90,10 @@ def packages_of(kind: str) -> Mapping[str, bytes]:
     """Returns the files of the packages that a reader needs; `ToolFailed` if they are not installed."""
     files: dict[str, bytes] = {}
     for name in PACKAGES.get(kind, ()):
-        found = find_spec(name)
-        if found is None or found.origin is None:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
             raise ToolFailed(f"reading {kind} needs the extra documents: pip install 'agentvm[documents]'")
-        folder = Path(found.origin).parent
+        folder = Path(spec.origin).parent
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 files[f"{FOLDER}/{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()

@@ -165,9 +165,11 @@ def word(data: bytes) -> Read:
 
 def slides(data: bytes) -> Read:
     opened = archive(data)
-    found = sorted((int(name[16:-4]), name) for name in opened.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name))
+    slide_names = sorted(
+        (int(name[16:-4]), name) for name in opened.namelist() if re.fullmatch(r"ppt/slides/slide\d+\.xml", name)
+    )
     pages: list[tuple[int | None, str]] = []
-    for number, name in found:
+    for number, name in slide_names:
         lines = ["".join(run.text or "" for run in paragraph.iter(A + "t")) for paragraph in member(opened, name).iter(A + "p")]
         pages.append((number, "\n".join(line for line in lines if line.strip())))
     return pages, None
@@ -180,9 +182,11 @@ def sheets(data: bytes) -> Read:
         shared = member(opened, "xl/sharedStrings.xml")
         strings = ["".join(node.text or "" for node in entry.iter(S + "t")) for entry in shared.iter(S + "si")]
     named = [sheet.get("name") for sheet in member(opened, "xl/workbook.xml").iter(S + "sheet")]
-    found = sorted((int(name[19:-4]), name) for name in opened.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
+    sheet_names = sorted(
+        (int(name[19:-4]), name) for name in opened.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name)
+    )
     parts: list[str] = []
-    for place, (number, name) in enumerate(found):
+    for place, (number, name) in enumerate(sheet_names):
         rows: list[str] = []
         for row in member(opened, name).iter(S + "row"):
             cells: list[str] = []

@@ -39,12 +39,12 @@ def cut(document: str, title: str | None, parsed: ParsedDocument, form: IndexFor
 
     `ToolFailed` for one that would become too many, or with overlaps so large that they repeat it many times.
     """
-    title, offset, made = title or parsed.title, 0, list[IndexedChunk]()
-    characters, known = 0, dict[str, str]()
+    title, offset, indexed = title or parsed.title, 0, list[IndexedChunk]()
+    characters, cites = 0, dict[str, str]()
     for page in parsed.pages:
         for chunk in chunks(page.text, form.size, form.overlap):
             characters += chunk.end - chunk.start
-            if len(made) >= CHUNKS_MAX or characters > PASSAGES_MAX_CHARACTERS:
+            if len(indexed) >= CHUNKS_MAX or characters > PASSAGES_MAX_CHARACTERS:
                 raise ToolFailed(
                     f"it becomes more than {CHUNKS_MAX:,} passages, or {PASSAGES_MAX_CHARACTERS:,} characters in them; "
                     "cut it into larger ones that overlap less"
@@ -59,9 +59,9 @@ def cut(document: str, title: str | None, parsed: ParsedDocument, form: IndexFor
                 heading=chunk.heading,
                 page=page.number,
             )
-            made.append(IndexedChunk(passage, [known.setdefault(term, term) for term in _terms(passage)]))
+            indexed.append(IndexedChunk(passage, [cites.setdefault(term, term) for term in _terms(passage)]))
         offset += len(page.text) + 1
-    return made
+    return indexed
 
 
 def _terms(passage: Passage) -> Iterator[str]:

@@ -21,21 +21,21 @@ _COMMON = frozenset(
 
 def pieces_of(question: str) -> tuple[SearchPiece, ...]:
     """Returns the words and pairs of characters of a question, each once, without words that every text has."""
-    found: dict[tuple[str, ...], None] = {}
+    pieces: dict[tuple[str, ...], None] = {}
     before: str | None = None
     for term in terms(normalize("NFKC", question[:QUESTION_MAX])):
         if not _is_character(term):
             before = None
             if term not in _COMMON:
-                found[(term,)] = None
+                pieces[(term,)] = None
             continue
         if before is not None:
-            found[before, term] = None
+            pieces[before, term] = None
         before = term
-    if not found:
+    if not pieces:
         # A single character, or common words alone.
-        found = dict.fromkeys((term,) for term in terms(normalize("NFKC", question[:QUESTION_MAX])))
-    return tuple(SearchPiece(words, open_ended=False) for words in list(found)[:PIECES_MAX])
+        pieces = dict.fromkeys((term,) for term in terms(normalize("NFKC", question[:QUESTION_MAX])))
+    return tuple(SearchPiece(words, open_ended=False) for words in list(pieces)[:PIECES_MAX])
 
 
 def _is_character(term: str) -> bool:

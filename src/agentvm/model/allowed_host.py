@@ -27,7 +27,7 @@ def is_allowed(host: str, port: int, allowed: Iterable[str]) -> bool:
             if parsed.address is None and parsed.name.endswith(name[1:]):
                 return True
         else:
-            wanted = parse_host(name.removeprefix("[").removesuffix("]"))
-            if wanted is not None and wanted.name == parsed.name:
+            target = parse_host(name.removeprefix("[").removesuffix("]"))
+            if target is not None and target.name == parsed.name:
                 return True
     return False

@@ -72,6 +72,6 @@ def is_reference(text: str) -> bool:
 
 def parse_reference(reference: str) -> tuple[str, int]:
     """Returns the collection and the revision of a reference that was checked before."""
-    found = _REFERENCE.fullmatch(reference)
-    assert found is not None, "checked when it was published"
-    return found[1], int(found[2])
+    match = _REFERENCE.fullmatch(reference)
+    assert match is not None, "checked when it was published"
+    return match[1], int(match[2])

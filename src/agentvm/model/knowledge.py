@@ -63,7 +63,7 @@ class FoundPassages(Record):
 
 def parse_cite(cite: str) -> tuple[str, str, int, int] | None:
     """Returns the knowledge base, the document and the range that a citation names; None if it is none."""
-    found = _CITE.fullmatch(cite)
-    if found is None:
+    match = _CITE.fullmatch(cite)
+    if match is None:
         return None
-    return found["uri"], found["document"], int(found["start"]), int(found["end"])
+    return match["uri"], match["document"], int(match["start"]), int(match["end"])

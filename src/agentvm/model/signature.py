@@ -36,7 +36,7 @@ def is_signed(
 
     The time that was signed must be within the window, or an old request could be repeated for ever.
     """
-    event_id, at, given = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
+    event_id, at, signatures = (headers.get(name, "") for name in (ID_HEADER, TIME_HEADER, SIGNATURE_HEADER))
     if not (
         0 < len(event_id) <= ID_MAX
         and event_id.isprintable()
@@ -50,7 +50,7 @@ def is_signed(
     content = f"{event_id}.{at}.".encode() + body
     expected = [f"v1,{_sign(secret, content)}".encode() for secret in secrets]
     # Every pair is compared, so that the time tells nothing.
-    shown = [each.encode() for each in given.split(" ")[:SIGNATURES_MAX]]
+    shown = [each.encode() for each in signatures.split(" ")[:SIGNATURES_MAX]]
     fits = [hmac.compare_digest(one, other) for one in shown for other in expected]
     return event_id if any(fits) else None
 

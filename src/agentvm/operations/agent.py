@@ -161,10 +161,10 @@ async def _addressee(context: Context, request: AgentInterrupt) -> "Agent | None
         _, session = await context.workspace.session(request.session_id)
         request = msgspec.structs.replace(request, image_id=session.image_id)
     if request.image_id:
-        found = await context.workspace.find_image(request.image_id)
-        if found is None:
+        record = await context.workspace.find_image(request.image_id)
+        if record is None:
             return None
-        container, image = found
+        container, image = record
         present = runtime.agent_of(tenant_id, image, request.session_id)
         if present is not None:
             return await runtime.wake_agent(tenant_id, present.agent_id)

@@ -156,5 +156,5 @@ def _price(context: Context, chosen: Chosen) -> ModelPrice | None:
         "cache_read": charged(Usage(input_tokens=0, output_tokens=0, cache_read_tokens=_PRICED_TOKENS)),
         "cache_write": charged(Usage(input_tokens=0, output_tokens=0, cache_write_tokens=_PRICED_TOKENS)),
     }
-    known = {name: price for name, price in prices.items() if price is not None}
-    return ModelPrice(**known) if len(known) == len(prices) else None
+    prices_known = {name: price for name, price in prices.items() if price is not None}
+    return ModelPrice(**prices_known) if len(prices_known) == len(prices) else None

@@ -86,16 +86,16 @@ async def create(context: Context, request: CollectionCreate) -> CollectionView:
     """Create an empty collection."""
     context.target = request.name
     await context.workspace.check_storage(len(request.name))
-    made = await _store(context).create(request.name, context.vm.clock())
-    return _view(made, CollectionUsage(0, 0, 0))
+    collection = await _store(context).create(request.name, context.vm.clock())
+    return _view(collection, CollectionUsage(0, 0, 0))
 
 
 @operation("collection.list", needs=READ, http=Http("GET", _ALL))
 async def list_all(context: Context, request: PageRequest) -> Page[CollectionView]:
     """List collections by name."""
     store = _store(context)
-    found = await store.list()
-    page = page_of(found, request, (one.collection_id for one in found))
+    collections = await store.list()
+    page = page_of(collections, request, (one.collection_id for one in collections))
     views = [_view(one, await store.usage(one.collection_id)) for one in page.items]
     return Page(items=views, next_cursor=page.next_cursor)
 
@@ -166,11 +166,11 @@ async def list_documents(context: Context, request: DocumentList) -> Page[Docume
     """List the documents of a collection by name, each with the progress of its indexing."""
     collection = await _find(context, request.collection_id)
     revision = collection.revision if request.revision is None else request.revision
-    found = await _store(context).documents(
+    documents = await _store(context).documents(
         request.collection_id, revision, after=request.cursor or "", limit=request.limit + 1
     )
     states = await context.vm.knowledge.indexer.states(context.tenant_id, request.collection_id, revision)
-    views = [_document_view(one, states.get(one.document)) for one in found]
+    views = [_document_view(one, states.get(one.document)) for one in documents]
     return paged(views, request.limit, lambda index: views[index].document)
 
 
@@ -216,7 +216,7 @@ async def put_document(context: Context, request: DocumentPut) -> HttpReply[Docu
     size, is_new = file.seek(0, 2), False
     await context.workspace.check_storage(size)
     try:
-        made, is_new = await _store(context).put(
+        document, is_new = await _store(context).put(
             request.collection_id, file, request.document, request.title, _media_type(context), context.vm.clock()
         )
     finally:
@@ -226,7 +226,7 @@ async def put_document(context: Context, request: DocumentPut) -> HttpReply[Docu
     await indexer.refresh(context.tenant_id, request.collection_id)
     collection = await _find(context, request.collection_id)
     states = await indexer.states(context.tenant_id, request.collection_id, collection.revision)
-    view = _document_view(made, None if is_new else states.get(made.document), collection.revision)
+    view = _document_view(document, None if is_new else states.get(document.document), collection.revision)
     return HttpReply(content=view, status=201 if is_new else 200)
 
 

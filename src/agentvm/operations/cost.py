@@ -55,9 +55,9 @@ async def estimate_cost(context: Context, request: CostEstimate) -> CostReport:
     Computed from the coefficients and the example prices of this release, without the tokens of models.
     """
     measured = coefficients.shipped()
-    found = estimate(record_from(Workload, request), measured, prices.shipped(), request.shape)
+    result = estimate(record_from(Workload, request), measured, prices.shipped(), request.shape)
     about = {"measured_on": measured.date, "machine": measured.machine, "version": measured.version}
-    return record_from(CostReport, found, **about)
+    return record_from(CostReport, result, **about)
 
 
 class TenantMargin(Record):

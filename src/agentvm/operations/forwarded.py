@@ -23,9 +23,9 @@ _decoder = msgspec.json.Decoder(Forwarded)
 async def serve(vm: AgentVM, body: bytes) -> Answered:
     """Carries out a forwarded operation; returns the encoded reply, and what is to be done once that is stored."""
     try:
-        asked = _decoder.decode(body)
-        operation = BY_NAME[asked.name]
-        request = msgspec.json.decode(asked.request, type=operation.request)
+        forwarded = _decoder.decode(body)
+        operation = BY_NAME[forwarded.name]
+        request = msgspec.json.decode(forwarded.request, type=operation.request)
     except (msgspec.DecodeError, KeyError) as error:
         # Of another version: whoever asks tries it again, perhaps elsewhere.
         logger.warning("forwarded_not_understood", error=str(error))
@@ -33,14 +33,14 @@ async def serve(vm: AgentVM, body: bytes) -> Answered:
         return msgspec.json.encode(silent), lambda: None
     context = Context(
         vm=vm,
-        workspace=vm.workspace(asked.principal, asked.tenant_id),
-        request_id=asked.request_id,
-        address=asked.address,
-        http=HttpDetails(names_tenant=asked.names_tenant),
+        workspace=vm.workspace(forwarded.principal, forwarded.tenant_id),
+        request_id=forwarded.request_id,
+        address=forwarded.address,
+        http=HttpDetails(names_tenant=forwarded.names_tenant),
         is_forwarded=True,
     )
     with context:
-        outcome = await attempt(asked.name, _run(operation, context, request))
+        outcome = await attempt(forwarded.name, _run(operation, context, request))
     if isinstance(outcome, AgentVMError):
         details = {"session": outcome.session_id} if isinstance(outcome, SessionMoved) else outcome.details
         failed = ForwardedReply(code=outcome.code, text=str(outcome), details=details)

@@ -109,17 +109,17 @@ def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:
 async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[int]:
     """The other nodes that run turns which a request is about."""
     membership, tenant_id = mailbox.membership, context.tenant_id
-    nodes, found = membership.nodes, set[int | None]()
+    nodes, runners = membership.nodes, set[int | None]()
     agent_id, image_id = getattr(request, "agent_id", None), getattr(request, "image_id", None)
     session_id = getattr(request, "session_id", None) or (session_of_agent(AgentId(agent_id)) if agent_id else None)
     if session_id is not None:
-        found = {await nodes.runner(tenant_id, SessionId(session_id))}
+        runners = {await nodes.runner(tenant_id, SessionId(session_id))}
     elif image_id is not None:
-        found = {*await nodes.runners(tenant_id, "image_id", image_id)}
+        runners = {*await nodes.runners(tenant_id, "image_id", image_id)}
     else:
-        found = {*await nodes.runners(tenant_id, "container_id", context.workspace.container_id(request.container_id))}
+        runners = {*await nodes.runners(tenant_id, "container_id", context.workspace.container_id(request.container_id))}
     others = membership.up - {membership.node_id}
-    return sorted(node for node in found if node is not None and node in others)
+    return sorted(node for node in runners if node is not None and node in others)
 
 
 async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: Context, request: Request[Any]) -> Any:

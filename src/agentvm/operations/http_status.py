@@ -39,5 +39,5 @@ STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
 
 
 def status_of(error: AgentVMError | type[AgentVMError]) -> int:
-    known = error if isinstance(error, type) else type(error)
-    return next((status for kind, status in STATUS if issubclass(known, kind)), 500)
+    error_type = error if isinstance(error, type) else type(error)
+    return next((status for kind, status in STATUS if issubclass(error_type, kind)), 500)

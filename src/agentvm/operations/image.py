@@ -148,10 +148,10 @@ async def get(context: Context, request: ImageGet) -> ImageGetReply:
     Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket
     `record` is `null` when there is no such image. Subscribes.
     """
-    found = await context.workspace.find_image(request.image_id)
-    if found is None:
+    stored = await context.workspace.find_image(request.image_id)
+    if stored is None:
         return ImageGetReply(record=None)
-    image = found[1]
+    image = stored[1]
     record = image_record(context, image)
     if context.peer is None:
         record = msgspec.structs.replace(record, behind=await context.images.count_behind(image))
@@ -172,9 +172,9 @@ async def delete(context: Context, request: ImageDelete) -> ImageIdReply:
     Deleting an image that does not exist succeeds. Emits `image_deleted`.
     """
     context.target = request.image_id
-    found = await context.workspace.find_image(request.image_id)
-    if found is not None:
-        context.join(found[1].container_id)
+    image = await context.workspace.find_image(request.image_id)
+    if image is not None:
+        context.join(image[1].container_id)
         await context.images.delete(request.image_id)
     return ImageIdReply(image_id=request.image_id)
 

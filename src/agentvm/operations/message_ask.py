@@ -124,7 +124,7 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
     if request.session_id is not None and (request.thread is not None or request.agent is not None):
         raise InvalidInput("Give sessionId, or agent and thread")
     session_id = request.session_id or await _open(context, request)
-    said = MessageSend(
+    send = MessageSend(
         content=request.content,
         session_id=session_id,
         client_message_id=request.client_message_id,
@@ -132,7 +132,7 @@ async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpRepl
         options=request.options,
         output=request.output,
     )
-    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, said)
+    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, send)
     turn, cursor = await begun(context, sent)
     if request.stream:
         return stream_turn(context, turn, cursor)

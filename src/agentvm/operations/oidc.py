@@ -100,8 +100,8 @@ async def oidc_callback(context: Context, request: OidcCallback) -> HttpReply[No
     A state is good once.
     """
     fields = {"state": request.state, "code": request.code, "iss": request.iss, "error": request.error}
-    given = {name: value for name, value in fields.items() if value is not None and len(value) <= _FIELD_MAX}
-    signed_in = await _flow(context).finish(context.http.flow_cookie, given)
+    parameters = {name: value for name, value in fields.items() if value is not None and len(value) <= _FIELD_MAX}
+    signed_in = await _flow(context).finish(context.http.flow_cookie, parameters)
     if isinstance(signed_in, str):
         context.is_dry_run = True
         query = urllib.parse.urlencode({"problem": signed_in})

@@ -152,8 +152,8 @@ async def query_knowledge(context: Context, request: KnowledgeQuery) -> FoundVie
     resource = await context.resources.find(request.resource_id)
     closure = await context.resources.closure(resource, request.version)
     uri = exact_uri(closure.root, context.tenant_id)
-    found = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k)
-    return FoundView(passages=[_shown(one) for one in found.passages], problems=found.problems)
+    passages = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k)
+    return FoundView(passages=[_shown(one) for one in passages.passages], problems=passages.problems)
 
 
 class PassageOpen(Request[PassageView]):

@@ -235,17 +235,17 @@ class ResourceDependents(Request[DependentsView]):
 async def dependents(context: Context, request: ResourceDependents) -> DependentsView:
     """List the dependents of a resource."""
     resource = await context.resources.find(request.resource_id)
-    found = await context.resources.store.dependents(resource.resource_id)
+    dependents = await context.resources.store.dependents(resource.resource_id)
     names_images = context.principal.containers is None
     return DependentsView(
         resources=[
             DependentView(resource=resource_record(dependent, context.tenant_id), version=version)
-            for dependent, version in found.resources
+            for dependent, version in dependents.resources
         ],
-        images=list(found.images) if names_images else [],
-        image_count=len(found.images),
-        foreign=found.foreign,
-        image_names=list(found.image_names) if names_images else [],
+        images=list(dependents.images) if names_images else [],
+        image_count=len(dependents.images),
+        foreign=dependents.foreign,
+        image_names=list(dependents.image_names) if names_images else [],
     )
 
 

@@ -40,10 +40,10 @@ def is_earlier(call: RpcCall) -> bool:
     if len(call.params) <= len("{}"):
         return False
     try:
-        found = _members.decode(call.params)
+        members = _members.decode(call.params)
     except msgspec.DecodeError:
         return False
-    return bool(len(found.agent_id) or len(found.embody) or len(found.context_id))
+    return bool(len(members.agent_id) or len(members.embody) or len(members.context_id))
 
 
 def with_earlier_names(result: object) -> object:

@@ -125,12 +125,12 @@ async def image_delete(context: Context, params: OfImage) -> object:
 @rpc_method("image.run")
 async def image_run(context: Context, params: OfImage) -> object:
     reply = await carry_out(context, image.ImageRun(image_id=await _image_id(context, params.image_id)))
-    _, found = await context.workspace.image(reply.image_id)
+    _, record = await context.workspace.image(reply.image_id)
     return {
         "imageId": reply.image_id,
         "instanceId": instance_of(reply.agent_id),
         "sessionId": reply.session_id,
-        "containerId": found.container_id,
+        "containerId": record.container_id,
         "reused": reply.reused,
     }
 
@@ -244,10 +244,10 @@ async def rewind(context: Context, params: RewindParams) -> object:
     """Takes back everything after a message; the calls of that message stay with it."""
     if not params.message_id:
         raise InvalidInput("messageId is required")
-    _, found = await context.workspace.image(await addressed_image(context, params))
-    request = branch.SessionRewind(session_id=found.session_id, message_id=params.message_id, on_busy="interrupt")
+    _, image = await context.workspace.image(await addressed_image(context, params))
+    request = branch.SessionRewind(session_id=image.session_id, message_id=params.message_id, on_busy="interrupt")
     await carry_out(context, request)
-    present = context.vm.runtime.agent_of(context.tenant_id, found)
+    present = context.vm.runtime.agent_of(context.tenant_id, image)
     return {"instanceId": params.instance_id if present is None else instance_of(present.agent_id)}
 
 
@@ -261,20 +261,20 @@ class WriteParams(OfPath):
 
 @rpc_method("os.list", "workspace.list")
 async def os_list(context: Context, params: OfPath) -> object:
-    _, found = await context.workspace.image(await _image_id(context, params.image_id))
-    return {"files": await list_files(context, found.session_id, params.path)}
+    _, image = await context.workspace.image(await _image_id(context, params.image_id))
+    return {"files": await list_files(context, image.session_id, params.path)}
 
 
 @rpc_method("os.read", "workspace.read")
 async def os_read(context: Context, params: OfPath) -> object:
-    _, found = await context.workspace.image(await _image_id(context, params.image_id))
-    return {"content": await read_file(context, found.session_id, params.path)}
+    _, image = await context.workspace.image(await _image_id(context, params.image_id))
+    return {"content": await read_file(context, image.session_id, params.path)}
 
 
 @rpc_method("os.write", "workspace.write")
 async def os_write(context: Context, params: WriteParams) -> object:
-    _, found = await context.workspace.image(await _image_id(context, params.image_id))
-    await write_file(context, found.session_id, params.path, params.content)
+    _, image = await context.workspace.image(await _image_id(context, params.image_id))
+    await write_file(context, image.session_id, params.path, params.content)
     return {"success": True}
 
 

@@ -102,8 +102,8 @@ async def _start(context: Context, request: _Run[Any], *, listens: bool) -> Mess
         await _mark_unstored(context, image, session_id)
     if listens:
         context.listen(image.record.container_id, session_id)
-    said = MessageSend(content=request.content, session_id=session_id, options=request.options, output=request.output)
-    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, said)
+    send = MessageSend(content=request.content, session_id=session_id, options=request.options, output=request.output)
+    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, send)
     return sent
 
 

@@ -133,7 +133,7 @@ async def read(context: Context, request: ShareRead) -> SharedPage:
     query = MessageQuery(cursor=request.cursor, limit=request.limit)
     page = await read_page(context.room, partial(library.messages, share.session_id), query)
     shown = [message for message in page.messages if message.timestamp <= share.created_at]
-    items = [said for message in shown if (said := _said(message)) is not None]
+    items = [item for message in shown if (item := _said(message)) is not None]
     return SharedPage(
         title=session.title,
         created_at=share.created_at,

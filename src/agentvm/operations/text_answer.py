@@ -62,8 +62,8 @@ async def answer_open_waits(
     fitting = [wait for _, wait in page if words.decision in wait.decisions]
     chosen = fitting if words.of_all else fitting[:1]
     for wait in chosen:
-        given = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision=words.decision, reason=words.reason)
-        await give_answer(context, given, client_key)
+        answer = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision=words.decision, reason=words.reason)
+        await give_answer(context, answer, client_key)
         await enter("wait.answer", context, "ok")
     return chosen[0].turn_id if chosen else None
 
@@ -83,8 +83,8 @@ async def answer_open_question(
     result = None if wait is None else _fitting(wait, text.strip())
     if wait is None or result is None:
         return None
-    given = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision="answer", result=result)
-    await give_answer(context, given, client_key)
+    answer = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision="answer", result=result)
+    await give_answer(context, answer, client_key)
     await enter("wait.answer", context, "ok")
     return wait.turn_id
 

@@ -83,11 +83,11 @@ async def list_all(context: "Context", request: ToolWaits) -> ToolWaitsReply:
     Of a session, a container, or all that you may use.
     """
     waits = context.store.waits(await context.sessions.containers(request.container_id))
-    found = await waits.list_page(
+    wait_page = await waits.list_page(
         session_id=request.session_id, state=request.state, after=number_of(request.cursor) or 0, limit=request.limit + 1
     )
-    page = found[: request.limit]
-    following = str(page[-1][0]) if len(found) > len(page) else None
+    page = wait_page[: request.limit]
+    following = str(page[-1][0]) if len(wait_page) > len(page) else None
     return ToolWaitsReply(waits=tuple(_view(context, wait) for _, wait in page), next_cursor=following)
 
 
@@ -152,7 +152,7 @@ async def give_answer(context: "Context", request: ToolAnswer, client_key: str |
     """Answers a call. `client_key` is that of the message that is the answer."""
     context.target = request.wait_id
     wait = await _find(context, request.wait_id)
-    given = msgspec.structs.replace(_checked(wait, request), client_key=client_key)
+    answer = msgspec.structs.replace(_checked(wait, request), client_key=client_key)
     reply = ToolAnswerReply(wait_id=wait.wait_id, turn_id=wait.turn_id, decision=request.decision)
     check_audience(context.principal, wait)
     # Its turn would not go on.
@@ -160,10 +160,10 @@ async def give_answer(context: "Context", request: ToolAnswer, client_key: str |
     if wait.answer is None and wait.expires_at <= context.vm.clock():
         raise WaitExpired(wait.wait_id)
     user_id = context.principal.user_id
-    if wait.answer is None and await context.vm.runtime.answer_wait(context.tenant_id, wait, given, user_id):
+    if wait.answer is None and await context.vm.runtime.answer_wait(context.tenant_id, wait, answer, user_id):
         return reply
     current = await _find(context, request.wait_id)
-    if current.answer is None or msgspec.structs.replace(current.answer, client_key=client_key) != given:
+    if current.answer is None or msgspec.structs.replace(current.answer, client_key=client_key) != answer:
         raise WaitAlreadyAnswered(wait.wait_id, "" if current.answer is None else current.answer.decision)
     return reply
 

@@ -33,12 +33,12 @@ def answers_of(wait: ToolWait, result: object) -> object:
         return {}
     if questions is None:
         return result
-    given = result if isinstance(result, Mapping) else None
-    if len(questions) == 1 and (given is None or not set(given) <= set(questions) or _is_content(given, questions)):
-        given = dict.fromkeys(questions, result)
-    if given is None or not set(given) <= set(questions):
+    members = result if isinstance(result, Mapping) else None
+    if len(questions) == 1 and (members is None or not set(members) <= set(questions) or _is_content(members, questions)):
+        members = dict.fromkeys(questions, result)
+    if members is None or not set(members) <= set(questions):
         raise InvalidInput(f"result must hold an answer for each of {', '.join(questions)}")
-    answers = {key: _answer(key, question, given.get(key)) for key, question in questions.items()}
+    answers = {key: _answer(key, question, members.get(key)) for key, question in questions.items()}
     return msgspec.to_builtins(answers)
 
 

@@ -116,8 +116,8 @@ class StreamFrame(FrameV2):
         else:
             head = _head(scope, data.type, "runtime", _CATEGORIES.get(kind, "stream"), None)
             _recent_heads[kind] = (scope, head)
-        told = f',"seq":{seq}' if seq else ""
-        self.bare = f'{head}{event.timestamp},"data":{encode(data)}}}{told}}}}}'
+        seq_text = f',"seq":{seq}' if seq else ""
+        self.bare = f'{head}{event.timestamp},"data":{encode(data)}}}{seq_text}}}}}'
         self.session_id, self.seq, self._quoted = scope.session_id, seq, None
         self.event, self.texts, self.part, self.ended = event, (self.bare,), None, None
         self.is_within = kind in _WITHIN
@@ -144,8 +144,8 @@ def with_agent_id(text: str) -> str:
 
     Other texts stay as they are. The context stands before the data of the event, so the first match is the context.
     """
-    before, found, after = text.partition(_CONTEXT)
-    if not found:
+    before, separator, after = text.partition(_CONTEXT)
+    if not separator:
         return text
     name, quote, rest = after.partition('"')
     return f'{before}"context":{{"agentId":"{_AGENT}{name}","instanceId":"{_INSTANCE}{name}{quote}{rest}'
@@ -182,8 +182,8 @@ def encode_folded(event: Event, parent: AssistantMessage | None, calls: Sequence
 def encode_send_error(problem: RpcProblem, code: str, image_id: str | None, instance_id: str | None, timestamp: int) -> Frame:
     """Returns the event of a message that was refused, for its sender: the clients show no other failure."""
     context = _Context(instance_id=instance_id, image_id=image_id)
-    told = {"type": "error", "source": "runtime", "category": "error", "intent": "notification", "context": context}
-    event = {**told, "timestamp": timestamp, "data": {"message": problem.message, "errorCode": code}}
+    body = {"type": "error", "source": "runtime", "category": "error", "intent": "notification", "context": context}
+    event = {**body, "timestamp": timestamp, "data": {"message": problem.message, "errorCode": code}}
     return Frame(encode({"jsonrpc": "2.0", "method": "stream.event", "params": {"topic": "global", "event": event}}))
 
 
@@ -232,8 +232,8 @@ def _shapes(event: Event) -> Sequence[Shape]:
         case lifecycle.AgentRegistered() | lifecycle.AgentUnregistered():
             return [_agent_shape(data)]
         case error.ErrorReceived():
-            told = {"message": data.message, "errorCode": data.error_code}
-            return [("error", "runtime", "error", told), (data.type, "runtime", "error", told)]
+            body = {"message": data.message, "errorCode": data.error_code}
+            return [("error", "runtime", "error", body), (data.type, "runtime", "error", body)]
         case lifecycle.Interrupted():
             passed: Shape = ("interrupt", "runtime", "stream", {"instanceId": instance_of(data.agent_id)})
             stopped: Shape = ("interrupted", "runtime", "error", {"reason": "user"})
@@ -248,8 +248,8 @@ def _agent_shape(data: AgentEvent) -> Shape:
     instance_id = instance_of(data.agent_id)
     if isinstance(data, lifecycle.AgentUnregistered):
         return ("agent_destroyed", "runtime", "lifecycle", {"instanceId": instance_id})
-    told = {"instanceId": instance_id, "imageId": data.image_id, "containerId": data.container_id}
-    return ("agent_created", "runtime", "lifecycle", told)
+    body = {"instanceId": instance_id, "imageId": data.image_id, "containerId": data.container_id}
+    return ("agent_created", "runtime", "lifecycle", body)
 
 
 def _rewind(event: Event, data: lifecycle.SessionRewound) -> dict[str, object]:

@@ -245,8 +245,8 @@ def _member(head: bytes, also: str | None) -> tuple[str, int]:
         kind = _KINDS.get(member.type, "an extended header or another special member")
         raise ResourceInvalid(f"{name!r} in the archive is {kind}; only plain files belong in it")
     if not (_NAME.fullmatch(member.name) or member.name == also) or member.linkname:
-        known = ", ".join(filter(None, (also, MANIFEST)))
-        raise ResourceInvalid(f"{name!r} does not belong in such an archive: only {known} and {_BLOBS}<digest> do")
+        names = ", ".join(filter(None, (also, MANIFEST)))
+        raise ResourceInvalid(f"{name!r} does not belong in such an archive: only {names} and {_BLOBS}<digest> do")
     if member.size < 0:
         raise ResourceInvalid(f"{name!r} in the archive has an invalid size")
     return member.name, member.size

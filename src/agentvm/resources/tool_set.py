@@ -57,7 +57,7 @@ def _one_of(spec: Mapping[str, Any], name: str, tool: Mapping[str, Any]) -> Json
     traits = (spec.get("tools") or {}).get(name) or {}
     shared = {member: spec[member] for member in _SHARED if member in spec}
     own = {member: value for member, value in tool.items() if member not in ("entry", "effect")}
-    made: JsonObject = {
+    branch: JsonObject = {
         **({"uri": f"{spec['uri']}#{name}"} if "uri" in spec else {}),
         "name": model_name(f"{spec['name']}__{name}"),
         **shared,
@@ -67,11 +67,11 @@ def _one_of(spec: Mapping[str, Any], name: str, tool: Mapping[str, Any]) -> Json
         **{member: traits[member] for member in ("world", "repeat", "headers") if member in traits},
         "ask": bool(spec.get("ask") or traits.get("ask")),
     }
-    if made["effect"] == "destructive" and made.get("repeat") == "safe":
-        del made["repeat"]
+    if branch["effect"] == "destructive" and branch.get("repeat") == "safe":
+        del branch["repeat"]
     if spec["runtime"] == "openapi":
-        return made | {"runtime": "http", "entry": tool["entry"]}
-    return made | {"runtime": "mcp", "entry": f"{spec['entry'].partition('#')[0]}#{name}"}
+        return branch | {"runtime": "http", "entry": tool["entry"]}
+    return branch | {"runtime": "mcp", "entry": f"{spec['entry'].partition('#')[0]}#{name}"}
 
 
 def _stricter(of_set: str | None, of_tool: str | None) -> Effect:

@@ -298,8 +298,8 @@ def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *,
     user = UserMessage(
         id=message_id, timestamp=at, turn_id=turn_id, role="user", content=incoming.content, tainted=incoming.tainted
     )
-    told: list[EventData] = [] if incoming.rewound is None else [incoming.rewound]
-    told += (
+    events: list[EventData] = [] if incoming.rewound is None else [incoming.rewound]
+    events += (
         message.MessagePersisted(session_id=session_id, message_id=message_id, saved_at=at),
         message.UserMessageEvent(message=user),
         turn_events.TurnRequest(
@@ -315,7 +315,7 @@ def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *,
         ),
     )
     if incoming.run is not None:
-        told.append(RunStarted(run=msgspec.structs.replace(incoming.run, session_id=session_id, turn_id=turn_id)))
+        events.append(RunStarted(run=msgspec.structs.replace(incoming.run, session_id=session_id, turn_id=turn_id)))
     if queued:
-        told.append(state.ConversationQueued(message_id=message_id))
-    return told
+        events.append(state.ConversationQueued(message_id=message_id))
+    return events

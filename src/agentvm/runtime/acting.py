@@ -24,7 +24,7 @@ def agents_of(image: Image) -> Mapping[str, Definition]:
 def find_agent(image: Image, uri: str) -> Definition | None:
     """Returns an agent of the image; of one that was upgraded since, the version that the image has now."""
     agents, name = agents_of(image), _unversioned(uri)
-    return agents.get(uri) or next((agent for known, agent in agents.items() if _unversioned(known) == name), None)
+    return agents.get(uri) or next((agent for agent_uri, agent in agents.items() if _unversioned(agent_uri) == name), None)
 
 
 def act_as(image: Image, uri: str, callers: Sequence[str] = ()) -> Image:

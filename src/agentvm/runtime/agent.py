@@ -127,12 +127,12 @@ class Agent:
         try:
             await self.writer.pay()
             async with self.ports.rewrites:
-                wanted = select(choose, *await self.container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
-            rewound = wanted.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
-            if wanted.content is not None:
-                await self._claim(wanted.content)
-                said = Incoming(wanted.content, client_key, user_id, key_id, rewound, tainted=wanted.tainted)
-                return rewound, await self._receive(said)
+                original = select(choose, *await self.container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
+            rewound = original.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
+            if original.content is not None:
+                await self._claim(original.content)
+                incoming = Incoming(original.content, client_key, user_id, key_id, rewound, tainted=original.tainted)
+                return rewound, await self._receive(incoming)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
                 await self.writer.emit((rewound,), self.scope)
@@ -167,17 +167,17 @@ class Agent:
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         begun = turn.begin(TurnId(self.ports.new_id("turn")), MessageId(self.ports.new_id("msg")), self.ports.clock())
         waits = incoming.waits_for_parked and log.parked is not None
-        told = opening(begun, self.session_id, incoming, queued=self.busy or waits)
+        events = opening(begun, self.session_id, incoming, queued=self.busy or waits)
         accepted = self._accept(begun, incoming.user_id, incoming.key_id)
         accepted.follow(incoming, log.head)
         idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
-        if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, told):
-            accepted.begin(self.ports.journal.post(log, told, accepted.scope))
+        if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, events):
+            accepted.begin(self.ports.journal.post(log, events, accepted.scope))
             self._running = accepted
             self._start()
             await accepted.confirm(self.ports, log)
         else:
-            await self.writer.emit(told, accepted.scope)
+            await self.writer.emit(events, accepted.scope)
         return accepted
 
     def release(self, accepted: Accepted) -> None:
@@ -204,9 +204,9 @@ class Agent:
         if current is None:
             await end_parked(self, turn_id=turn_id)
         turn_id = current.state.turn_id if current else None
-        told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
+        event = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
         self.ports.journal.pace.hurry()
-        await self.writer.tell((told,))
+        await self.writer.tell((event,))
         return current
 
     def cancel(self, accepted: Accepted | None) -> None:
@@ -251,9 +251,9 @@ class Agent:
         await self.stop()
         if current is not None and not (current.state.ended or current.parked):
             now = current.state
-            said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self.ports.clock())
+            event = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self.ports.clock())
             with anyio.CancelScope(shield=True):
-                await self.writer.tell((said,), current.scope)
+                await self.writer.tell((event,), current.scope)
 
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
@@ -393,7 +393,7 @@ class Agent:
                 refused = await accepted.review_commits()
                 now, closed = close_calls(accepted, at)
                 accepted.state, end = turn.failed(now, *failure, at) if failure else turn.interrupted(now, at)
-                told = (*accepted.bill.repeat(), *refused, *accepted.bill.enter(accepted.timed((*closed, *end))))
-                await self.writer.end(told, accepted.scope)
+                events = (*accepted.bill.repeat(), *refused, *accepted.bill.enter(accepted.timed((*closed, *end))))
+                await self.writer.end(events, accepted.scope)
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)

@@ -69,9 +69,9 @@ class AgentCalls:
         turn_id, uri = self._accepted.state.turn_id, tool.agent or ""
         session_id = sub_session_id(turn_id, call.id)
         async with self._adding:
-            known = await self._container.get_session(session_id)
-            if known is not None:
-                return known
+            existing = await self._container.get_session(session_id)
+            if existing is not None:
+                return existing
             definition = find_agent(self._image, uri)
             if definition is None:
                 raise ToolFailed(f"The agent {uri} is no longer part of the image")
@@ -128,9 +128,9 @@ class AgentCalls:
             if tool.carry != "none":
                 log = self._log
                 recalled = await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
-            said = message_of(call.input, tool.carry, recalled)
+            text = message_of(call.input, tool.carry, recalled)
             bill = self._accepted.bill
-            child = await agent.receive(Incoming(said, key, bill.user_id, bill.key_id, origin=origin, tainted=self._tainted))
+            child = await agent.receive(Incoming(text, key, bill.user_id, bill.key_id, origin=origin, tainted=self._tainted))
             agent.release(child)
             return child.state.turn_id, child
 

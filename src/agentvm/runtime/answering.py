@@ -136,8 +136,8 @@ class Answering:
                 if self._output is not None and self._constrains and refuses_output(error):
                     self._constrains = False
                     continue
-                first, told = candidates[0], self._composed.told
-                self._history = await self._refusals.set_aside(error, first.provider, told, self._history)
+                first, entries = candidates[0], self._composed.told
+                self._history = await self._refusals.set_aside(error, first.provider, entries, self._history)
         self._history = Recalled()  # Not kept in memory while tools run.
         await self._refusals.confirm()
         await self._check_output()
@@ -256,14 +256,14 @@ class Answering:
             return
         await self._accepted.wait_released()
         health = asked.instead_of.health
-        said = ProviderFallback(
+        event = ProviderFallback(
             from_=asked.instead_of.name,
             to=asked.chosen.name,
             reason=health.reason,
             retry_at=health.retry_at,
         )
-        self._ports.journal.post(self._log, (said,), self._accepted.scope)
-        logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
+        self._ports.journal.post(self._log, (event,), self._accepted.scope)
+        logger.info("provider_fallback", instead_of=event.from_, asked=event.to, reason=event.reason)
 
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
@@ -271,7 +271,7 @@ class Answering:
     async def _begin_again(self) -> None:
         accepted = self._accepted
         now = accepted.state
-        said = turn_events.TurnResumed(
+        event = turn_events.TurnResumed(
             turn_id=now.turn_id,
             message_id=now.user_message_id,
             attempt=accepted.attempt,
@@ -281,7 +281,7 @@ class Answering:
         # Their results stand right behind them, before anything that the model says from here on.
         accepted.state, lost = turn.lose_at_provider(now, self._ports.clock(), accepted.lost_at_provider)
         now, accepted.lost_at_provider = accepted.state, ()
-        await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said, *lost), accepted.scope)
+        await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), event, *lost), accepted.scope)
         if accepted.asked_for or now.pending:
             log = self._log
             history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
@@ -332,8 +332,8 @@ class Answering:
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model, thinking = self._definition, chosen.model, thinking_tokens(self._definition.thinking)
         tools = self._tools.told(chosen.driver.context_window(model), self._found)
-        wanted, system = definition.max_tokens or self._defaults.max_tokens, system_text(definition)
-        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
+        answer_tokens, system = definition.max_tokens or self._defaults.max_tokens, system_text(definition)
+        max_tokens, room = share_window(chosen.driver.context_window(model), answer_tokens, thinking)
         room -= output_tokens(definition.output)
         summary = None if history.summary is None else history.summary.text
         quoted = () if self._quoted is None else self._quoted.exchange
@@ -354,7 +354,7 @@ class Answering:
             self._composed = context.followed_by(self._composed, UserEntry(content=wish))
         return Prompt(
             model=model,
-            conversation=tuple([said for said, _ in self._composed.told]),
+            conversation=tuple([entry for entry, _ in self._composed.told]),
             max_tokens=max_tokens,
             system=system,
             tools=tools,
@@ -374,11 +374,11 @@ class Answering:
             await self._flush()
 
     def _post(self, step: turn.Step) -> None:
-        state, told = step
-        if len(told) != 1 or told[0].category != "stream":
-            told = self._accepted.timed(told) if state.ended else told
-            told = self._accepted.bill.enter(told)
-        self._accepted.say(self._ports.journal.post(self._log, told, self._accepted.scope), by_model=True)
+        state, events = step
+        if len(events) != 1 or events[0].category != "stream":
+            events = self._accepted.timed(events) if state.ended else events
+            events = self._accepted.bill.enter(events)
+        self._accepted.say(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=True)
         self._accepted.state = state
 
     async def _flush(self) -> None:

@@ -91,40 +91,40 @@ class Filled:
 
 async def check(store: AttachmentStore, content: UserContent, most: int) -> None:
     """`AttachmentNotFound` for a reference to what the container does not have, whoever else has it."""
-    wanted = _wanted(content, most)
-    if wanted:
-        _refuse_missing(wanted, await store.sizes(wanted))
+    digests = _wanted(content, most)
+    if digests:
+        _refuse_missing(digests, await store.sizes(digests))
 
 
 async def claim(store: AttachmentStore, content: UserContent, most: int, now: int) -> None:
     """As `check`; and what is there stays until the message that is about to refer to it is stored."""
-    wanted = _wanted(content, most)
-    if wanted:
-        _refuse_missing(wanted, await store.claim(wanted, now))
+    digests = _wanted(content, most)
+    if digests:
+        _refuse_missing(digests, await store.claim(digests, now))
 
 
 async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
     """How large what a history refers to is, as far as it is there."""
-    said = [parts for message in history if (parts := parts_of(message))]
-    wanted = dict.fromkeys(digest for content in said for digest in references(content))
-    return await store.sizes(wanted) if wanted else {}
+    contents = [parts for message in history if (parts := parts_of(message))]
+    digests = dict.fromkeys(digest for content in contents for digest in references(content))
+    return await store.sizes(digests) if digests else {}
 
 
 def volume(prompt: Prompt, sizes: Sizes) -> int:
     """Bytes of what it will be filled with."""
     if not sizes:
         return 0
-    digests = {digest for said in prompt.conversation for content in _contents(said) for digest in references(content)}
+    digests = {digest for entry in prompt.conversation for content in _contents(entry) for digest in references(content)}
     return min(sum(sizes.get(digest, 0) for digest in digests), PROMPT_MAX_BYTES)
 
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     """With the bytes, as base64, in place of the references."""
-    contents = (content for said in prompt.conversation for content in _contents(said))
+    contents = (content for entry in prompt.conversation for content in _contents(entry))
     if not any([*attachment_parts(content)] for content in contents):
         return prompt
     filling = _Filling(store, sizes)
-    filled = [await filling.fill(said) for said in reversed(prompt.conversation)]
+    filled = [await filling.fill(entry) for entry in reversed(prompt.conversation)]
     return msgspec.structs.replace(prompt, conversation=tuple(reversed(filled)))
 
 

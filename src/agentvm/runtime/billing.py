@@ -125,9 +125,9 @@ class Bill:
     def unask(self, key: str) -> turn_events.ModelUnasked:
         """The call used nothing."""
         self.close()
-        said = turn_events.ModelUnasked(asked=key)
-        self._closed.append(said)
-        return said
+        event = turn_events.ModelUnasked(asked=key)
+        self._closed.append(event)
+        return event
 
     @property
     def most_output(self) -> int | None:

@@ -113,8 +113,8 @@ class Broadcaster:
 
     def subscriptions(self, channel: Channel) -> tuple[Subscription, ...]:
         """Returns the subscriptions of a channel."""
-        known = self._channels[channel][0] if channel in self._channels else ()
-        return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in known)
+        names = self._channels[channel][0] if channel in self._channels else ()
+        return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in names)
 
     def unsubscribe(self, channel: Channel, session_id: SessionId) -> None:
         """From now on the channel hears the session only as a part of a container that it follows."""
@@ -230,11 +230,11 @@ class Broadcaster:
                     self.subscribe(channel, container_id, session_id)
             subscribers = self._sessions.get((tenant_id, session_id))
             is_followed = (tenant_id, session_id) in self._followers
-            if (subscribers or is_followed) and (told := [event for event in some if event.data.told]):
+            if (subscribers or is_followed) and (visible := [event for event in some if event.data.told]):
                 if subscribers:
-                    _deliver(told, subscribers)
+                    _deliver(visible, subscribers)
                 if is_followed:
-                    self._wake(tenant_id, session_id, [event for event in told if not event.seq])
+                    self._wake(tenant_id, session_id, [event for event in visible if not event.seq])
 
 
 _PLACE = attrgetter("tenant_id", "scope")

@@ -27,11 +27,11 @@ class CallKnowledge:
 
     async def search(self, question: str, k: int | None) -> FoundPassages:
         assert self._source is not None, "asked for by nobody"
-        found = await self._source.search(self._tenant_id, self._uris, question, k)
-        self.tainted = self.tainted or found.tainted
-        known = self._accepted.sources
-        self._accepted.sources = numbered(known, found.passages)
-        return msgspec.structs.replace(found, first=max(known, default=0) + 1)
+        passages = await self._source.search(self._tenant_id, self._uris, question, k)
+        self.tainted = self.tainted or passages.tainted
+        sources = self._accepted.sources
+        self._accepted.sources = numbered(sources, passages.passages)
+        return msgspec.structs.replace(passages, first=max(sources, default=0) + 1)
 
 
 def knowledge_of(image: Image) -> Sequence[Mapping[str, object]]:
@@ -42,10 +42,10 @@ def knowledge_of(image: Image) -> Sequence[Mapping[str, object]]:
 
 def injected_of(image: Image) -> list[tuple[str, int]]:
     """Returns the knowledge bases whose best passages are told with each question, and how many of each."""
-    wanted: list[tuple[str, int]] = []
+    injected: list[tuple[str, int]] = []
     for spec in knowledge_of(image):
         retrieval = spec.get("retrieval")
         count = retrieval.get("inject") if isinstance(retrieval, Mapping) else None
         if isinstance(count, int) and count > 0:
-            wanted.append((str(spec["uri"]), count))
-    return wanted
+            injected.append((str(spec["uri"]), count))
+    return injected

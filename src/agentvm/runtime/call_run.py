@@ -298,7 +298,7 @@ class _Call:
             self._reports.report(progress)
 
     def _tell_progress(self, progress: CallProgress) -> None:
-        told = ToolProgress(
+        event = ToolProgress(
             turn_id=self._accepted.state.turn_id,
             tool_id=self._call.id,
             tool_name=self._call.name,
@@ -306,7 +306,7 @@ class _Call:
             total=progress.total,
             message=None if progress.message is None else cut(progress.message, MESSAGE_MAX),
         )
-        self._post(told)
+        self._post(event)
 
     def _tell_abandoned(self) -> None:
         data = ToolAbandoned(tool_id=self._call.id, tool_name=self._call.name)

@@ -27,24 +27,24 @@ def task_of(call_input: Mapping[str, object]) -> str:
 def message_of(call_input: Mapping[str, object], carry: Carry, recalled: Recalled | None) -> str:
     """Returns the message that a sub-agent is sent: its task, after as much of the conversation as it is to be told."""
     task = task_of(call_input)
-    told = "" if recalled is None or carry == "none" else _conversation(recalled, carry)
-    if not told:
+    conversation = "" if recalled is None or carry == "none" else _conversation(recalled, carry)
+    if not conversation:
         return task
-    quoted = told.replace("</conversation", "<\\/conversation")
+    quoted = conversation.replace("</conversation", "<\\/conversation")
     return f"{_QUOTED}\n<conversation>\n{quoted}\n</conversation>\n\n{task}"
 
 
 def _conversation(recalled: Recalled, carry: Carry) -> str:
     """Returns the summary of the session, if it has one, and the newest of what people and the agent have said."""
     left = CARRIED_MAX[carry]
-    said: list[str] = []
+    lines: list[str] = []
     for line in reversed(_lines(recalled.messages)):
         left -= len(line) + 1
         if left < 0:
             break
-        said.append(line)
+        lines.append(line)
     summary = [] if recalled.summary is None else [f"Summary of what came before: {recalled.summary.text}"]
-    return "\n".join([*summary, *reversed(said)])
+    return "\n".join([*summary, *reversed(lines)])
 
 
 def _lines(messages: Sequence[Message]) -> list[str]:

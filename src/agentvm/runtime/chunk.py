@@ -108,8 +108,8 @@ def decode_some(body: bytes, tenant_id: TenantId, kinds: Container[type[EventDat
         if kind in kinds and entry.message_id is None:
             scope = chunk.scopes[entry.scope]
             # When each came within a run is of no interest to those who have no messages.
-            found = (Event(data=data, scope=scope, timestamp=at, tenant_id=tenant_id) for data in _unpack(entry, {}))
-            events += [msgspec.structs.replace(event, seq=seq + number) for number, event in enumerate(found)]
+            decoded = (Event(data=data, scope=scope, timestamp=at, tenant_id=tenant_id) for data in _unpack(entry, {}))
+            events += [msgspec.structs.replace(event, seq=seq + number) for number, event in enumerate(decoded)]
         seq += len(entry.lengths) if kind is TextDelta else 1
     return events
 

@@ -22,10 +22,10 @@ _NAMED = re.compile(r"\[(\d{1,4})\]|(resource://knowledge/[^\s\[\]<>\"]+#[^\s\[\
 
 def numbered(sources: Sources, passages: Iterable[Passage]) -> dict[int, str]:
     """Returns the sources with further passages, each with the next number."""
-    known = dict(sources)
+    by_number = dict(sources)
     for passage in passages:
-        known[max(known, default=0) + 1] = passage.cite
-    return known
+        by_number[max(by_number, default=0) + 1] = passage.cite
+    return by_number
 
 
 def sources_of(passages: Iterable[Passage], messages: Sequence[Message], turn_id: TurnId) -> dict[int, str]:
@@ -35,7 +35,7 @@ def sources_of(passages: Iterable[Passage], messages: Sequence[Message], turn_id
 
 def _found_before(messages: Sequence[Message], turn_id: TurnId) -> dict[int, str]:
     """Returns the passages that searches of the turn have found, as their results number them."""
-    found: dict[int, str] = {}
+    earlier: dict[int, str] = {}
     for message in messages:
         if not isinstance(message, ToolResultMessage) or message.turn_id != turn_id:
             continue
@@ -46,16 +46,16 @@ def _found_before(messages: Sequence[Message], turn_id: TurnId) -> dict[int, str
         passages = value.get("passages") if isinstance(value, Mapping) else None
         for one in passages if isinstance(passages, Sequence) else ():
             if isinstance(one, Mapping) and isinstance(one.get("n"), int) and isinstance(one.get("cite"), str):
-                found[one["n"]] = one["cite"]
-    return found
+                earlier[one["n"]] = one["cite"]
+    return earlier
 
 
 def cited(text: str, sources: Sources) -> tuple[Citation, ...]:
     """Returns the passages that a text names, by number or by citation, each once, in their order."""
     numbers = {cite: number for number, cite in reversed(list(sources.items()))}
-    found: dict[int, Citation] = {}
+    citations: dict[int, Citation] = {}
     for match in _NAMED.finditer(text) if sources else ():
         number = int(match[1]) if match[1] else numbers.get(match[2], 0)
-        if number in sources and len(found) < CITATIONS_MAX:
-            found.setdefault(number, Citation(n=number, cite=sources[number]))
-    return tuple(found.values())
+        if number in sources and len(citations) < CITATIONS_MAX:
+            citations.setdefault(number, Citation(n=number, cite=sources[number]))
+    return tuple(citations.values())

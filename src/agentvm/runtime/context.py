@@ -118,13 +118,13 @@ class Exchanges:
         return self.tell(self._turns[place], sizes)
 
     def tell(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
-        known = self._told.get(messages[0].id)
-        if known is not None and known.messages == len(messages) and known.last == messages[-1].id:
-            return known
-        told = _tell(messages, sizes)
-        if told.plain:
-            self._told[messages[0].id] = told
-        return told
+        cached = self._told.get(messages[0].id)
+        if cached is not None and cached.messages == len(messages) and cached.last == messages[-1].id:
+            return cached
+        exchange = _tell(messages, sizes)
+        if exchange.plain:
+            self._told[messages[0].id] = exchange
+        return exchange
 
     def keep(self, first: Sequence[MessageId]) -> None:
         """Forgets every other exchange once there are more of them than of these."""
@@ -134,10 +134,10 @@ class Exchanges:
 
 def _tell(messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
     traced = trace(messages)
-    said = [entry for entry, _ in traced]
+    entries = [entry for entry, _ in traced]
     # The size of a file is known elsewhere, so an exchange with one is weighed each time.
     plain = not any(map(parts_of, messages))
-    weight, most = count_tokens(said, sizes), most_of_text(said) if plain else 0
+    weight, most = count_tokens(entries, sizes), most_of_text(entries) if plain else 0
     return ToldExchange(messages[-1].id, len(messages), [*traced], weight, most, plain)
 
 
@@ -156,7 +156,7 @@ def build(
     `sizes` are of the attachments that it refers to, by their digests.
     """
     composed = compose(history, current, system=system, tools=tools, budget=budget, summary=summary, sizes=sizes)
-    return tuple(said for said, _ in composed)
+    return tuple(entry for entry, _ in composed)
 
 
 def compose(
@@ -196,20 +196,20 @@ def compose_weighed(
         # There is no room for more than what is asked now.
         before = ()
     weight = count_tokens(before)
-    kept: list[ToldExchange] = []
+    kept_exchanges: list[ToldExchange] = []
     for messages in reversed(turns):
         exchange = exchanges.tell(messages, sizes)
-        if kept and weight + exchange.weight > left:
+        if kept_exchanges and weight + exchange.weight > left:
             break
         weight += exchange.weight
-        kept.append(exchange)
-    exchanges.keep([messages[0].id for messages in turns[-len(kept) :]])
-    composed: list[Traced] = [(said, None) for said in before]
-    for exchange in reversed(kept):
+        kept_exchanges.append(exchange)
+    exchanges.keep([messages[0].id for messages in turns[-len(kept_exchanges) :]])
+    composed: list[Traced] = [(entry, None) for entry in before]
+    for exchange in reversed(kept_exchanges):
         composed += exchange.entries
-    if not all(exchange.plain for exchange in kept):
+    if not all(exchange.plain for exchange in kept_exchanges):
         return Composed(composed, None, None)
-    return Composed(composed, weight, most_of_text(before) + sum(exchange.most for exchange in kept))
+    return Composed(composed, weight, most_of_text(before) + sum(exchange.most for exchange in kept_exchanges))
 
 
 def followed_by(composed: Composed, entry: ConversationEntry) -> Composed:
@@ -221,13 +221,13 @@ def followed_by(composed: Composed, entry: ConversationEntry) -> Composed:
 
 def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...], bool]:
     """The newest exchanges that so many tokens may hold, at least one; and whether they are that many."""
-    kept: list[Sequence[Message]] = []
+    kept_groups: list[Sequence[Message]] = []
     for messages in reversed(by_turn(history)):
         budget -= count_tokens([entry for entry, _ in trace(messages)])
-        if kept and budget < 0:
+        if kept_groups and budget < 0:
             break
-        kept.append(messages)
-    taken = {message.id for messages in kept for message in messages}
+        kept_groups.append(messages)
+    taken = {message.id for messages in kept_groups for message in messages}
     return tuple(message for message in history if message.id in taken), budget < 0
 
 

@@ -106,9 +106,9 @@ class TurnFollower:
     async def take(self) -> list[Event]:
         """Waits for the next events of the turn; none once it has ended. Cancelled, it has taken nothing."""
         while not self.has_ended:
-            told = await self._read()
-            events = [event for event in told if belongs_to(event, self.turn_id)]
-            self.has_ended = not told or any(isinstance(event.data, TurnResponse) for event in events)
+            batch = await self._read()
+            events = [event for event in batch if belongs_to(event, self.turn_id)]
+            self.has_ended = not batch or any(isinstance(event.data, TurnResponse) for event in events)
             if events:
                 return events
         return []

@@ -217,11 +217,11 @@ class Histories:
         size = sum(MESSAGE_BYTES + rough_size(message) for message in recalled.messages)
         if size > HISTORY_MAX_BYTES:
             return
-        kept = replace(recalled, messages=(), running=frozenset())
+        cached = replace(recalled, messages=(), running=frozenset())
         most = HISTORY_MAX_BYTES if window == UNBOUNDED_TOKENS else min(HISTORY_MAX_BYTES, size + size // 2 + GROWTH_BYTES)
         plain = not (recalled.summary is not None and recalled.summary.tainted) and all(map(_is_plain, recalled.messages))
         exchanges, now = Exchanges(recalled.messages), anyio.current_time()
-        self._kept[key] = _History(kept, summary, messages, size, most, now, window, exchanges, plain)
+        self._kept[key] = _History(cached, summary, messages, size, most, now, window, exchanges, plain)
         self._bytes += size
         while self._bytes > MAX_BYTES:
             self.forget(*next(iter(self._kept)))

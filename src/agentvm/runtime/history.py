@@ -111,11 +111,11 @@ def regenerate(message_id: MessageId | None) -> Choose:
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
         end = len(ordered) - 1 if message_id is None else _place(ordered, message_id)
-        asked = next((place for place in range(end, -1, -1) if isinstance(ordered[place], UserMessage)), None)
-        question = None if asked is None else ordered[asked]
-        if asked is None or not isinstance(question, UserMessage):
+        question_place = next((place for place in range(end, -1, -1) if isinstance(ordered[place], UserMessage)), None)
+        question = None if question_place is None else ordered[question_place]
+        if question_place is None or not isinstance(question, UserMessage):
             raise InvalidInput("Nothing was asked yet; send a message first")
-        return _rewrite(ordered, asked, question.content, tainted=question.tainted)
+        return _rewrite(ordered, question_place, question.content, tainted=question.tainted)
 
     return choose
 

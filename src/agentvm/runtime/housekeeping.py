@@ -53,6 +53,6 @@ async def housekeeping(recovery: "Recovery", runtime: "Runtime") -> AsyncIterato
 
 async def say_goodbye(agent: Agent) -> None:
     """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
-    said = SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
+    event = SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
     with anyio.CancelScope(shield=True):
-        await agent.writer.tell((said,))
+        await agent.writer.tell((event,))

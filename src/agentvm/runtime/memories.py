@@ -38,9 +38,9 @@ class Memories:
 
     async def recall(self, key: Key) -> tuple[Memory, ...]:
         """Returns the memories of a container, proposed ones as well, the newest first."""
-        kept = self._kept.get(key)
-        if kept is not None:
-            return kept
+        cached = self._kept.get(key)
+        if cached is not None:
+            return cached
         before = self._changes
         memories = await self._of(key).list()
         # Another node may change them, and nobody here would be told.
@@ -84,16 +84,17 @@ class Memories:
 
 def choose(memories: Iterable[Memory], question: str) -> tuple[Memory, ...]:
     """Returns the memories that a prompt has room for: pinned ones, then those with words of the question, then new ones."""
-    kept = [memory for memory in memories if not memory.proposed]
-    if sum(len(memory.text) for memory in kept) > TOLD_MAX:
-        asked = set(terms(question[:QUESTION_MAX]))
+    accepted = [memory for memory in memories if not memory.proposed]
+    if sum(len(memory.text) for memory in accepted) > TOLD_MAX:
+        question_terms = set(terms(question[:QUESTION_MAX]))
         order = {
-            memory.memory_id: (memory.pinned, len(asked.intersection(terms(memory.text))), memory.updated_at) for memory in kept
+            memory.memory_id: (memory.pinned, len(question_terms.intersection(terms(memory.text))), memory.updated_at)
+            for memory in accepted
         }
-        kept.sort(key=lambda memory: order[memory.memory_id], reverse=True)
+        accepted.sort(key=lambda memory: order[memory.memory_id], reverse=True)
     chosen: list[Memory] = []
     room = TOLD_MAX
-    for memory in kept:
+    for memory in accepted:
         if len(memory.text) <= room:
             chosen.append(memory)
             room -= len(memory.text)

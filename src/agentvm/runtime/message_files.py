@@ -41,8 +41,8 @@ async def _read(store: AttachmentStore, part: ImagePart | FilePart) -> bytes | N
 
 def file_name(part: ImagePart | FilePart) -> str:
     """Returns the last part of the name that the sender gave, without what no name should have; else one by its type."""
-    given = (part.filename if isinstance(part, FilePart) else part.name) or ""
-    name = unicodedata.normalize("NFC", given.replace("\\", "/").rpartition("/")[2])
+    own_name = (part.filename if isinstance(part, FilePart) else part.name) or ""
+    name = unicodedata.normalize("NFC", own_name.replace("\\", "/").rpartition("/")[2])
     name = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cc", "Cs", "Cf")).strip().lstrip(".")
     if not name:
         name = f"file{mimetypes.guess_extension(part.media_type) or ''}"

@@ -85,9 +85,9 @@ def plan(
 async def ask(chain: ProviderChain, record: CallRecord) -> Chosen | None:
     """Returns the provider that answered; None when there was nothing to ask any of them. Raises why nobody answered."""
     while not chain.empty:
-        asked = await chain.next()
-        if await _try(chain, asked, record):
-            return asked.chosen
+        response = await chain.next()
+        if await _try(chain, response, record):
+            return response.chosen
     return None
 
 

@@ -96,11 +96,11 @@ class OutboxReader:
         frames = missed.frames(channel.encode)
         if not subscription.deltas:
             frames = [frame if subscription.tells(event) else None for event, frame in zip(missed.events, frames, strict=True)]
-        told = [frame for frame in frames if frame is not None]
-        if told and len(told) == len(frames):
-            if count := channel.offer_all(told):
+        visible = [frame for frame in frames if frame is not None]
+        if visible and len(visible) == len(frames):
+            if count := channel.offer_all(visible):
                 subscription.cursor = missed.events[count - 1].seq
-            if count < len(told):
+            if count < len(visible):
                 return False
         else:
             for event, frame in zip(missed.events, frames, strict=True):

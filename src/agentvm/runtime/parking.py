@@ -65,8 +65,8 @@ async def answer_wait(
             if accepted is not None:
                 accepted.answering -= 1
         if told_at is not None:
-            told = answer_events(wait, answer, by, at)
-            await agent.ports.sub_agents.tell_root(agent.ports, await agent.writer.log(), told_at, told)
+            events = answer_events(wait, answer, by, at)
+            await agent.ports.sub_agents.tell_root(agent.ports, await agent.writer.log(), told_at, events)
         accepted = agent.find(turn_id)
         if accepted is None:
             await wake(agent, turn_id)
@@ -119,8 +119,8 @@ async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object], 
             if before is None or after is None or decide(before, layers).do != "ask":
                 continue
             verdict = decide(after, layers)
-            asked = (verdict.approval.audience, verdict.approval.not_sender)
-            if verdict.do == "deny" or (verdict.do == "ask" and asked != (wait.audience, wait.not_sender)):
+            audience = (verdict.approval.audience, verdict.approval.not_sender)
+            if verdict.do == "deny" or (verdict.do == "ask" and audience != (wait.audience, wait.not_sender)):
                 raise InvalidInput(f"a call with this input is not covered by the approval that was asked for: {verdict.why}")
 
 

@@ -132,7 +132,7 @@ def matches(call: CallFacts, rule: PolicyRule) -> bool:
         (rule.tainted, call.tainted),
         (rule.unattended, call.unattended),
     )
-    if any(wanted is not None and wanted != actual for wanted, actual in pairs):
+    if any(expected is not None and expected != actual for expected, actual in pairs):
         return False
     return all(_holds(resolve_pointer(call.input, pointer), condition) for pointer, condition in (rule.when or {}).items())
 

@@ -159,9 +159,9 @@ class HistoryReader:
     ) -> Recalled:
         """See `Ports.recall`."""
         if current is not None:
-            kept = self.histories.find(*key, current, summary=summary, window=window or UNBOUNDED_TOKENS)
-            if kept is not None:
-                return kept
+            cached = self.histories.find(*key, current, summary=summary, window=window or UNBOUNDED_TOKENS)
+            if cached is not None:
+                return cached
         reading = ReadingLimits(max_bytes=_bytes_of(window), current=current, summary=summary)
         with self.histories.reading(*key, summary=summary) as keep:
             recalled = await log.recall(reading)

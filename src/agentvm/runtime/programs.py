@@ -139,8 +139,8 @@ class Program:
             )
             self._post(ProgramChanged(change=start))
         if child.id not in self._accepted.waits:
-            told = child.input if len(msgspec.json.encode(child.input)) <= PREVIEW_CHARACTERS else {}
-            self._post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=told, parent_id=self._call.id))
+            preview = child.input if len(msgspec.json.encode(child.input)) <= PREVIEW_CHARACTERS else {}
+            self._post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=preview, parent_id=self._call.id))
         ended = False
         try:
             outcome, note = await self._carry_out(child)
@@ -213,18 +213,18 @@ class Program:
 
 
 def _divergence(number: int, before: str, now: ToolCall) -> str:
-    told = shorten(msgspec.json.encode(now.input).decode())
+    input_text = shorten(msgspec.json.encode(now.input).decode())
     return (
         f"The program was run again after an interruption, and its call {number} is not the one of the first run: that was "
-        f"{before}, this is {now.name} with {told}. It was stopped; the calls before were made once. Its calls must not "
+        f"{before}, this is {now.name} with {input_text}. It was stopped; the calls before were made once. Its calls must not "
         "depend on the time, on threads or on anything else that changes from run to run."
     )
 
 
 def _completed(child: ToolCall, program: ToolCall, result: object) -> EventData:
     text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
-    told = result if len(text) <= PREVIEW_CHARACTERS else f"{text[:PREVIEW_CHARACTERS]}… [{len(text)} characters]"
-    return ToolCompleted(tool_id=child.id, tool_name=child.name, result=told, parent_id=program.id)
+    preview = result if len(text) <= PREVIEW_CHARACTERS else f"{text[:PREVIEW_CHARACTERS]}… [{len(text)} characters]"
+    return ToolCompleted(tool_id=child.id, tool_name=child.name, result=preview, parent_id=program.id)
 
 
 def _failed(child: ToolCall, program: ToolCall, text: str) -> EventData:

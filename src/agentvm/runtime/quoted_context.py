@@ -29,26 +29,26 @@ _HEARD = "I have read this."
 
 def quote(memories: Sequence[Memory], passages: Sequence[Passage] = ()) -> Exchange:
     """Returns the exchange that tells them; none if there is nothing to tell."""
-    told = []
+    entries = []
     if memories:
         notes = "\n".join(f"[{memory.memory_id}] {_within(' '.join(memory.text.split()), 'memories')}" for memory in memories)
-        told.append(f"{_MEMORIES}\n<memories>\n{notes}\n</memories>")
+        entries.append(f"{_MEMORIES}\n<memories>\n{notes}\n</memories>")
     if passages:
         texts = "\n\n".join(
             f"[{number}] {one.cite}\n{_within(one.text, 'passages')}" for number, one in enumerate(passages, start=1)
         )
-        told.append(f"{_PASSAGES}\n<passages>\n{texts}\n</passages>")
-    return (UserEntry(content="\n\n".join(told)), AssistantEntry(text=_HEARD)) if told else ()
+        entries.append(f"{_PASSAGES}\n<passages>\n{texts}\n</passages>")
+    return (UserEntry(content="\n\n".join(entries)), AssistantEntry(text=_HEARD)) if entries else ()
 
 
 def find_question(history: Sequence[Message], message_id: MessageId) -> str:
     """Returns the text of the user's message."""
-    said = next((message for message in reversed(history) if message.id == message_id), None)
-    if not isinstance(said, UserMessage):
+    question = next((message for message in reversed(history) if message.id == message_id), None)
+    if not isinstance(question, UserMessage):
         return ""
-    if isinstance(said.content, str):
-        return said.content
-    return "\n".join(part.text for part in said.content if isinstance(part, TextPart))
+    if isinstance(question.content, str):
+        return question.content
+    return "\n".join(part.text for part in question.content if isinstance(part, TextPart))
 
 
 def insert(composed: Composed, quoted: Exchange, before: MessageId) -> Composed:
@@ -56,10 +56,10 @@ def insert(composed: Composed, quoted: Exchange, before: MessageId) -> Composed:
     if not quoted:
         return composed
     place = next((place for place, (_, message_id) in enumerate(composed.told) if message_id == before), 0)
-    told = [*composed.told[:place], *((entry, None) for entry in quoted), *composed.told[place:]]
+    entries = [*composed.told[:place], *((entry, None) for entry in quoted), *composed.told[place:]]
     if composed.weight is None or composed.most is None:
-        return Composed(told, None, None)
-    return Composed(told, composed.weight + count_tokens(quoted), composed.most + most_of_text(quoted))
+        return Composed(entries, None, None)
+    return Composed(entries, composed.weight + count_tokens(quoted), composed.most + most_of_text(quoted))
 
 
 def _within(text: str, tag: str) -> str:

@@ -33,13 +33,13 @@ class Quoted(NamedTuple):
 
 async def quote(ports: Ports, image: Image, log: SessionLog, history: Recalled, asked: MessageId, window: int) -> Quoted:
     """Returns what is told before the message that is answered; `window` is that of the model in tokens."""
-    wanted = injected_of(image) if ports.knowledge is not None else []
-    known = await _recall(ports, log)
-    if not (known or wanted):
+    injected = injected_of(image) if ports.knowledge is not None else []
+    recalled = await _recall(ports, log)
+    if not (recalled or injected):
         return Quoted()
     question = quoted_context.find_question(history.messages, asked)
-    passages, tainted = await _look_up(ports, log, wanted, question, window // ROOM_SHARE)
-    return Quoted(quoted_context.quote(memories.choose(known, question), passages), tainted, tuple(passages))
+    passages, tainted = await _look_up(ports, log, injected, question, window // ROOM_SHARE)
+    return Quoted(quoted_context.quote(memories.choose(recalled, question), passages), tainted, tuple(passages))
 
 
 async def _recall(ports: Ports, log: SessionLog) -> tuple[Memory, ...]:
@@ -57,15 +57,15 @@ async def _look_up(
     for uri, count in wanted:
         assert ports.knowledge is not None, "nothing is wanted without it"
         try:
-            found = await ports.knowledge.search(log.tenant_id, [uri], question, count)
+            result = await ports.knowledge.search(log.tenant_id, [uri], question, count)
         except AgentVMError as error:
             # The question can be answered without them.
             logger.warning("knowledge_not_searched", uri=uri, code=error.code, error=str(error))
             continue
-        for passage in found.passages:
+        for passage in result.passages:
             room -= estimate_tokens(passage.text) + estimate_tokens(passage.cite)
             if room < 0:
                 break
             passages.append(passage)
-        tainted = tainted or found.tainted
+        tainted = tainted or result.tainted
     return passages, tainted and bool(passages)

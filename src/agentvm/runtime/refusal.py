@@ -59,20 +59,20 @@ def decide(
     kind = error.kind
     if kind is None:
         return None
-    found = _named(error, conversation) if error.place is not None else None
-    blamed = (found,) if found is not None else _guess(kind, conversation, current, times)
+    target = _named(error, conversation) if error.place is not None else None
+    blamed = (target,) if target is not None else _guess(kind, conversation, current, times)
     parts = tuple(part for part in blamed if part not in refused)
     if not parts:
         return None
     if any(part.message_id == current for part in parts):
         return SetAside(parts, again=False)
-    return SetAside(parts, again=True, certain=found is not None) if times < AGAIN_MAX else None
+    return SetAside(parts, again=True, certain=target is not None) if times < AGAIN_MAX else None
 
 
 def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> str:
     """Describes the refused parts for their sender."""
-    said = {message_id: each for each, message_id in conversation if message_id is not None}
-    return ", ".join(dict.fromkeys(_name(part, said.get(part.message_id)) for part in parts))
+    entries = {message_id: each for each, message_id in conversation if message_id is not None}
+    return ", ".join(dict.fromkeys(_name(part, entries.get(part.message_id)) for part in parts))
 
 
 def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> Sequence[Message]:
@@ -80,27 +80,29 @@ def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> Seq
     if not refused:
         return history
     whole = {one.message_id for one in refused if one.part is None}
-    asked = [one for one in history if isinstance(one, ToolCallMessage)]
-    calls = {one.tool_call.id for one in asked if one.parent_id in whole}
+    call_messages = [one for one in history if isinstance(one, ToolCallMessage)]
+    calls = {one.tool_call.id for one in call_messages if one.parent_id in whole}
     # A part of an assistant's message stands for the pictures that its tools gave.
-    unseen = {one.tool_call.id for one in asked if any(one.parent_id == part.message_id for part in refused)} - calls
-    kept: list[Message] = []
+    unseen = {one.tool_call.id for one in call_messages if any(one.parent_id == part.message_id for part in refused)} - calls
+    remaining: list[Message] = []
     for message in history:
         match message:
             case UserMessage():
-                kept.append(_user(message, refused))
+                remaining.append(_user(message, refused))
             case AssistantMessage(id=message_id, text=text) if message_id in whole:
                 content = (TextPart(text=text or f"[what was done here: {NOTE}]"),)
-                kept.append(msgspec.structs.replace(message, content=content, provider_content=None))
+                remaining.append(msgspec.structs.replace(message, content=content, provider_content=None))
             case ToolCallMessage(parent_id=parent) if parent in whole:
                 pass
             case ToolResultMessage(tool_call_id=call_id) if call_id in calls:
                 pass
             case ToolResultMessage(tool_call_id=call_id) if call_id in unseen and (parts := parts_of(message)):
-                kept.append(with_parts(message, tuple(_note(part) if isinstance(part, ImagePart) else part for part in parts)))
+                remaining.append(
+                    with_parts(message, tuple(_note(part) if isinstance(part, ImagePart) else part for part in parts))
+                )
             case _:
-                kept.append(message)
-    return kept
+                remaining.append(message)
+    return remaining
 
 
 def _user(message: UserMessage, refused: Collection[RefusedPart]) -> UserMessage:
@@ -155,14 +157,14 @@ def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times:
 
 
 def _media(each: Traced) -> tuple[RefusedPart, ...]:
-    said, message_id = each
+    entry, message_id = each
     if message_id is None:
         return ()
-    if isinstance(said, ToolResultsEntry):
-        return (RefusedPart(message_id, 0),) if any(_has_image(result.output) for result in said.results) else ()
-    if not isinstance(said, UserEntry) or isinstance(said.content, str):
+    if isinstance(entry, ToolResultsEntry):
+        return (RefusedPart(message_id, 0),) if any(_has_image(result.output) for result in entry.results) else ()
+    if not isinstance(entry, UserEntry) or isinstance(entry.content, str):
         return ()
-    return tuple(RefusedPart(message_id, number) for number, part in enumerate(said.content) if not isinstance(part, TextPart))
+    return tuple(RefusedPart(message_id, number) for number, part in enumerate(entry.content) if not isinstance(part, TextPart))
 
 
 def _has_image(output: ToolOutput) -> bool:
@@ -170,13 +172,13 @@ def _has_image(output: ToolOutput) -> bool:
 
 
 def _tools(each: Traced) -> tuple[RefusedPart, ...]:
-    said, message_id = each
-    uses = isinstance(said, ToolResultsEntry) or (isinstance(said, AssistantEntry) and bool(said.tool_calls))
+    entry, message_id = each
+    uses = isinstance(entry, ToolResultsEntry) or (isinstance(entry, AssistantEntry) and bool(entry.tool_calls))
     return (RefusedPart(message_id),) if uses and message_id is not None else ()
 
 
 def _not_plain(each: Traced) -> tuple[RefusedPart, ...]:
-    said, message_id = each
-    if isinstance(said, AssistantEntry) and said.thinking and message_id is not None:
+    entry, message_id = each
+    if isinstance(entry, AssistantEntry) and entry.thinking and message_id is not None:
         return (RefusedPart(message_id),)
     return _tools(each) or _media(each)

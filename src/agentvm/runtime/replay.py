@@ -76,18 +76,18 @@ class Replay:
             return Missed([], after)
         if log.tail and log.tail[0].seq <= after + 1 <= log.committed:
             start = after + 1 - log.tail[0].seq
-            told = [event for event in log.tail[start : start + PAGE_EVENTS_MAX] if event.seq <= log.committed]
-            return Missed(told, log.committed)
+            events = [event for event in log.tail[start : start + PAGE_EVENTS_MAX] if event.seq <= log.committed]
+            return Missed(events, log.committed)
         page = self._pages.find(tenant_id, session_id, after + 1)
         return None if page is None else _part(page, after, log.committed)
 
     async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
         """The next page after the cursor. `SessionNotFound` if the session is gone."""
-        found = await self._read(tenant_id, container_id, session_id, after)
-        if found is None:
+        page = await self._read(tenant_id, container_id, session_id, after)
+        if page is None:
             # While one place was looked at, what is asked for may have gone from it to the other: once more.
-            found = await self._read(tenant_id, container_id, session_id, after)
-        return found or Missed([], self.last(tenant_id, session_id) or after, lost=True)
+            page = await self._read(tenant_id, container_id, session_id, after)
+        return page or Missed([], self.last(tenant_id, session_id) or after, lost=True)
 
     async def _read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed | None:
         """None when it is in neither place, though something follows the cursor."""

@@ -46,8 +46,8 @@ class Roster:
         return len(self._awake)
 
     def find(self, tenant_id: TenantId, agent_id: AgentId) -> Present | None:
-        found = self._awake.get(agent_id) or self._asleep.get(agent_id)
-        return found if found is not None and found.tenant_id == tenant_id else None
+        agent = self._awake.get(agent_id) or self._asleep.get(agent_id)
+        return agent if agent is not None and agent.tenant_id == tenant_id else None
 
     def get(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Present | None:
         return self._by_container.get((tenant_id, container_id), {}).get(session_id)
@@ -55,8 +55,8 @@ class Roster:
     def awake(self, tenant_id: TenantId, image_id: ImageId, session_id: SessionId | None) -> Agent | None:
         """The agent in memory of a session of the image, by default of its default session, if its image is up to date."""
         for agent in self._by_image.get((tenant_id, image_id), {}).values():
-            found = self._by_image[tenant_id, image_id].get(session_id or agent.image.session_id)
-            return found if found is not None and found.follows_image else None
+            sleeping = self._by_image[tenant_id, image_id].get(session_id or agent.image.session_id)
+            return sleeping if sleeping is not None and sleeping.follows_image else None
         return None
 
     def of_container(self, tenant_id: TenantId, container_id: ContainerId) -> tuple[Present, ...]:
@@ -76,14 +76,14 @@ class Roster:
 
     def remove(self, present: Present) -> bool:
         """Whether it was there."""
-        found: Present | None = self._awake.get(present.agent_id) or self._asleep.get(present.agent_id)
-        if found is None or (found is not present and found != present):
+        agent: Present | None = self._awake.get(present.agent_id) or self._asleep.get(present.agent_id)
+        if agent is None or (agent is not present and agent != present):
             # Gone, or it has another body by now.
             return False
         if self._awake.pop(present.agent_id, None) is not None:
-            _discard(self._by_image, (found.tenant_id, found.image_id), found.session_id)
+            _discard(self._by_image, (agent.tenant_id, agent.image_id), agent.session_id)
         self._asleep.pop(present.agent_id, None)
-        _discard(self._by_container, (found.tenant_id, found.container_id), found.session_id)
+        _discard(self._by_container, (agent.tenant_id, agent.container_id), agent.session_id)
         return True
 
     def count_running(self, tenant_id: TenantId | None = None) -> int:

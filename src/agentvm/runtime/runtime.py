@@ -113,36 +113,36 @@ class Runtime:
         """The session's agent, and whether it was already there. Never waits, so two askers cannot both create one."""
         if self._draining:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
-        found = self.roster.get(tenant_id, image.container_id, session_id)
-        if isinstance(found, Agent):
+        present = self.roster.get(tenant_id, image.container_id, session_id)
+        if isinstance(present, Agent):
             # In a cluster others may rebuild it, of which nobody is told.
-            found.follows_image = not self._ports.store.node_id
-            if image.updated_at > found.image.updated_at:
+            present.follows_image = not self._ports.store.node_id
+            if image.updated_at > present.image.updated_at:
                 # Read after it was built anew, by somebody whose agent was started from what was read before.
-                found.image = image
-            return found, True
-        agent_id = self._new_agent_id(session_id) if found is None else found.agent_id
+                present.image = image
+            return present, True
+        agent_id = self._new_agent_id(session_id) if present is None else present.agent_id
         if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
         agent.writer.owed = self._owed.take(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
         self.roster.add(agent)
-        if found is None and not is_sub_session(session_id):
-            told = lifecycle.AgentRegistered(
+        if present is None and not is_sub_session(session_id):
+            event = lifecycle.AgentRegistered(
                 container_id=image.container_id,
                 agent_id=agent_id,
                 definition_name=image.name,
                 registered_at=self._ports.clock(),
                 image_id=image.image_id,
             )
-            self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), told)
-        return agent, found is not None
+            self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), event)
+        return agent, present is not None
 
     def is_resting(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
         """Whether nothing is done in the session, and nobody is about to do something."""
-        found = self.roster.get(tenant_id, container_id, session_id)
-        return not isinstance(found, Agent) or found.resting
+        agent = self.roster.get(tenant_id, container_id, session_id)
+        return not isinstance(agent, Agent) or agent.resting
 
     def _new_agent_id(self, session_id: SessionId) -> AgentId:
         """In a cluster every node knows an agent by the same name."""
@@ -163,13 +163,13 @@ class Runtime:
 
     async def wake_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Agent | None:
         """The agent, back in memory if it slept."""
-        found = self.roster.find(tenant_id, agent_id)
-        return await self._wake(found) if isinstance(found, Sleeper) else found
+        agent = self.roster.find(tenant_id, agent_id)
+        return await self._wake(agent) if isinstance(agent, Sleeper) else agent
 
     def agent_of(self, tenant_id: TenantId, image: Image, session_id: SessionId | None = None) -> Present | None:
         """The agent of a session of the image, by default of its default session."""
-        found = self.roster.get(tenant_id, image.container_id, session_id or image.session_id)
-        return found if found is not None and found.image_id == image.image_id else None
+        agent = self.roster.get(tenant_id, image.container_id, session_id or image.session_id)
+        return agent if agent is not None and agent.image_id == image.image_id else None
 
     async def log_cursor(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> int:
         """Returns a cursor after which are all events of running turns, and all that are told from now on."""
@@ -205,9 +205,9 @@ class Runtime:
             return
         await say_goodbye(agent)
         self._owed.keep(agent.writer)
-        told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
+        event = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
         if not is_sub_session(agent.session_id):
-            self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
+            self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), event)
 
     async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:
         for named in self.roster.of_container(tenant_id, image.container_id):

@@ -161,8 +161,8 @@ class SessionLog:
 
     def take_back(self) -> None:
         """Forgets what is not committed: the numbers are given out again."""
-        kept = sum(event.seq <= self.committed for event in self.tail)
-        for event in reversed(self.tail[kept:]):
+        stored_count = sum(event.seq <= self.committed for event in self.tail)
+        for event in reversed(self.tail[stored_count:]):
             match event.data:
                 case TurnRequest(turn_id=turn_id):
                     self.open_turns.pop(turn_id, None)
@@ -174,7 +174,7 @@ class SessionLog:
                     self.stopped.discard(turn_id)
                 case _:
                     pass
-        del self.tail[kept:]
+        del self.tail[stored_count:]
         self.weight = sum(map(_weight, self.tail))
         self.head = self.committed
 
@@ -247,7 +247,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages, turns, waits = list[Message](), list[Turn](), list[WaitChange]()
     ledger, others = list[LedgerEntry](), list[EventData]()
-    asked, answered = list[AskedCall](), list[str]()
+    asked_calls, answered = list[AskedCall](), list[str]()
     rewind: Rewinding | None = None
     for event in rest:
         match event.data:
@@ -258,7 +258,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
             case WaitChanged(change=change):
                 waits.append(change)
             case ModelAsked(call=call):
-                asked.append(call)
+                asked_calls.append(call)
             case ModelUnasked(asked=key):
                 answered.append(key)
             case ModelCalled(entry=entry, asked=asked_key):
@@ -278,7 +278,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         messages=messages,
         turns=turns,
         ledger=ledger,
-        asked=asked,
+        asked=asked_calls,
         answered=answered,
         chunk=_chunk(fold, now) if fold else None,
         rewind=rewind,

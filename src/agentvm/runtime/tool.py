@@ -93,23 +93,23 @@ def with_programs(tool: Tool, others: Sequence[ToolSpec]) -> Tool:
     """Returns a tool that runs programs with the tools that they can call in its description."""
     if tool.beside is None or not others:
         return tool
-    told = f"{tool.spec.description}\n\n{tool.beside(others)}"
-    return replace(tool, spec=msgspec.structs.replace(tool.spec, description=told))
+    description = f"{tool.spec.description}\n\n{tool.beside(others)}"
+    return replace(tool, spec=msgspec.structs.replace(tool.spec, description=description))
 
 
 def as_described(tool: Tool, spec: Mapping[str, object]) -> Tool:
     """Returns a tool of the server as a resource describes it. An input has to fit its own schema as well."""
     schema, own = spec.get("inputSchema"), tool.spec
-    told = ToolSpec(
+    described = ToolSpec(
         name=own.name,
         description=str(spec.get("description") or own.description),
         input_schema=schema if isinstance(schema, dict) and schema.get("properties") else own.input_schema,
     )
     return replace(
         tool,
-        spec=told,
+        spec=described,
         asks=tool.asks or bool(spec.get("ask")),
-        also_fits=own.input_schema if told.input_schema != own.input_schema else None,
+        also_fits=own.input_schema if described.input_schema != own.input_schema else None,
         # It can be called more dangerous than it is, never less.
         effect=max(tool.effect, cast(Effect, spec.get("effect") or tool.effect), key=_EFFECTS.index),
         world="open" if "open" in (tool.world, spec.get("world")) else "closed",
@@ -125,14 +125,14 @@ def image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
         return _agent_tool(spec, version, asks=asks)
     if spec["runtime"] == "client":
         schema = spec.get("inputSchema")
-        told = ToolSpec(
+        described = ToolSpec(
             name=str(spec["name"]),
             description=str(spec["description"]),
             input_schema=schema if isinstance(schema, dict) else {"type": "object"},
         )
         timeout_ms = spec.get("timeoutMs")
         return replace(
-            client_tool(told),
+            client_tool(described),
             timeout_seconds=timeout_ms / 1000 if isinstance(timeout_ms, int) else CLIENT_WAIT_SECONDS,
             effect=cast(Effect, spec.get("effect") or "write"),
             world=cast(World, spec.get("world") or default_world("client")),
@@ -140,12 +140,12 @@ def image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
             asks=asks,
             output_schema=_schema(spec.get("outputSchema")),
         )
-    made = make(spec)
-    if made is None:
+    built = make(spec)
+    if built is None:
         return None
     resolved = spec.get("resolved")
     target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
-    tool = tool_of(made, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
+    tool = tool_of(built, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
     return replace(tool, output_schema=_schema(target.get("outputSchema")))
 
 

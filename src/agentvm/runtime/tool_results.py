@@ -78,12 +78,12 @@ class ResultKeeper:
             raise ToolFailed(f"{self.name} answered with more than {IMAGES_MAX} images")
         if sum(map(_size, parts)) > RESULT_MAX_BYTES:
             raise ToolFailed(f"{self.name} answered with more than {RESULT_MAX_BYTES // 2**20} MiB")
-        kept: list[OutputPart] = []
+        accepted: list[OutputPart] = []
         left = self.output_max
         for part in parts:
-            kept.append(await self._part(part, left))
-            left -= len(kept[-1].text) if isinstance(kept[-1], TextPart) else 0
-        return ToolOutcome("", False, parts=tuple(kept)) if kept else ToolOutcome("", False)
+            accepted.append(await self._part(part, left))
+            left -= len(accepted[-1].text) if isinstance(accepted[-1], TextPart) else 0
+        return ToolOutcome("", False, parts=tuple(accepted)) if accepted else ToolOutcome("", False)
 
     async def _part(self, part: ResultPart, left: int) -> OutputPart:
         match part:

@@ -46,8 +46,8 @@ class ToolIndex:
 
     def search(self, query: str, limit: int = FOUND_MAX) -> list[ToolSpec]:
         """Returns the tools that fit best; those that fit equally well in their order."""
-        asked = set(words_of(query))
-        scores = [(self._score(place, asked), -place) for place in range(len(self._specs))]
+        query_words = set(words_of(query))
+        scores = [(self._score(place, query_words), -place) for place in range(len(self._specs))]
         best = sorted((score for score in scores if score[0] > 0), reverse=True)[:limit]
         return [self._specs[-place] for _, place in best]
 

@@ -97,8 +97,8 @@ class CallRunner:
         new = [wait for wait in waits if wait.wait_id not in self._told]
         self._told.update(wait.wait_id for wait in new)
         if scope is not None and new:
-            told = [data for wait in new for data in waiting_events(wait)]
-            await self._ports.sub_agents.tell_root(self._ports, self._log, scope, told)
+            events = [data for wait in new for data in waiting_events(wait)]
+            await self._ports.sub_agents.tell_root(self._ports, self._log, scope, events)
 
     async def lose(self) -> None:
         """Gives the calls that may have been running when the process died their results; the others remain."""
@@ -302,8 +302,8 @@ class CallRunner:
         asked = next(pending for pending in accepted.state.pending if pending.call.id == call.id)
         rest = tuple(pending for pending in accepted.state.pending if pending.call.id != call.id)
         now = msgspec.structs.replace(accepted.state, pending=rest)
-        state, told = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
-        events = (denied_event(accepted, call, outcome), *told) if outcome.is_denied else told
+        state, finished = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
+        events = (denied_event(accepted, call, outcome), *finished) if outcome.is_denied else finished
         events = (*events, self.explain(call, outcome))
         if outcome.agent is not None:
             accepted.switched = True

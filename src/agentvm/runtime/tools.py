@@ -90,15 +90,15 @@ class ToolSet:
         first = self._first(window // WINDOW_SHARE)
         if first == len(self.specs):
             return self.specs
-        told = self._told.get((first, found))
-        if told is None:
+        cached = self._told.get((first, found))
+        if cached is None:
             # The same object each time: the JSON of tools is kept by it.
             begin, rest = self.specs[:first], {spec.name: spec for spec in self.specs[first:]}
-            told = (*begin, FIND_TOOLS, *(rest[name] for name in found if name in rest))
+            cached = (*begin, FIND_TOOLS, *(rest[name] for name in found if name in rest))
             if len(self._told) >= TOLD_SETS_MAX:
                 self._told.clear()
-            self._told[first, found] = told
-        return told
+            self._told[first, found] = cached
+        return cached
 
     def provided(self, driver: str, *, tainted: bool) -> tuple[tuple[ProviderTool, CallFacts], ...]:
         """Returns the tools that the provider of a driver runs, each with the facts that decide whether it may."""
@@ -225,8 +225,8 @@ class ServerTools:
         tools = self._sets.get(key)
         if tools is None:
             # A name that this process does not have is left out: an image may be older than the server.
-            found = (self._own(name, rendered.sandbox, specs) or self._of_image(name, specs) for name in names)
-            tools = ToolSet([tool for tool in found if tool is not None])
+            opened = (self._own(name, rendered.sandbox, specs) or self._of_image(name, specs) for name in names)
+            tools = ToolSet([tool for tool in opened if tool is not None])
             self._sets.put(key, tools)
         return tools
 

@@ -75,9 +75,9 @@ def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: U
     message_id = now.told_id or MessageId("")
     parts = (TextPart(text=text),) if text.strip() else ()
     record = AssistantMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", content=parts, usage=used)
-    kept = message.AssistantMessageEvent(message=record) if parts else message.SilentMessageEvent(message=record)
+    event = message.AssistantMessageEvent(message=record) if parts else message.SilentMessageEvent(message=record)
     now = replace(now, told="", told_id=None, pending=calls)
-    return now, (stream.MessageStop(stop_reason="tool_use"), kept)
+    return now, (stream.MessageStop(stop_reason="tool_use"), event)
 
 
 def interrupted(now: TurnState, at: int) -> Step:
@@ -205,11 +205,11 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
     if now.message_id is None and cut_at is not None:
         now, called_events = unanswered(now, cut_at)
-        now, kept = _keep_told(replace(now, open_call=None, pending=(), call_usage=NO_USAGE))
-        return now, (*called_events, *kept)
-    said = join(now.text)
-    used = now.call_usage if cut_at is None else _used(now, now.prefix[: now.repeated or 0] + said, cut_at)
-    text = now.prefix + said
+        now, events = _keep_told(replace(now, open_call=None, pending=(), call_usage=NO_USAGE))
+        return now, (*called_events, *events)
+    full_text = join(now.text)
+    used = now.call_usage if cut_at is None else _used(now, now.prefix[: now.repeated or 0] + full_text, cut_at)
+    text = now.prefix + full_text
     closed = replace(
         now, message_id=None, asked_key=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE
     )

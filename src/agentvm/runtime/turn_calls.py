@@ -79,8 +79,8 @@ def lose_at_provider(now: TurnState, at: int, calls: Sequence[ToolCall]) -> Step
     """Gives calls that the provider has not answered their results: none stays open after its turn."""
     events: Events = ()
     for call in calls:
-        now, told = tool_finished(now, call, ToolOutcome(NOT_ANSWERED, True), at)
-        events += told
+        now, finished = tool_finished(now, call, ToolOutcome(NOT_ANSWERED, True), at)
+        events += finished
     return replace(now, at_provider=tuple(call for call in now.at_provider if call not in calls)), events
 
 

@@ -31,15 +31,15 @@ class TurnLog:
     async def read(self, after: int) -> tuple[list[Event], int | None]:
         """The turn's events on the next page of the log, and where to go on; None at the turn's end, or at the log's."""
         missed = await self._replay.read(self._tenant_id, self._row.container_id, self._row.session_id, after)
-        found: list[Event] = []
+        events: list[Event] = []
         for event in missed.events:
             if belongs_to(event, self._row.turn_id):
-                found.append(event)
+                events.append(event)
                 if isinstance(event.data, TurnResponse):
-                    return found, None
+                    return events, None
         if not missed.events or missed.events[-1].seq >= missed.last:
-            return found, None
-        return found, missed.events[-1].seq
+            return events, None
+        return events, missed.events[-1].seq
 
     async def read_all(self, most: int | None = None, *, words: bool = True) -> tuple[list[Event], bool]:
         """Returns the events of a turn, and whether they are complete so far; about `most` of them are read.
@@ -49,9 +49,9 @@ class TurnLog:
         events, seen, after = list[Event](), 0, await self.before()
         further: int | None = after
         while further is not None and (most is None or seen < most):
-            found, further = await self.read(after)
-            seen += len(found)
-            events += found if words else (event for event in found if not isinstance(event.data, _PIECES))
+            page, further = await self.read(after)
+            seen += len(page)
+            events += page if words else (event for event in page if not isinstance(event.data, _PIECES))
             after = after if further is None else further
         begun = any(isinstance(event.data, TurnRequest) for event in events)
         ended = self._row.outcome is None or (bool(events) and isinstance(events[-1].data, TurnResponse))

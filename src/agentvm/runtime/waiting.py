@@ -92,8 +92,8 @@ def waiting_events(wait: ToolWait) -> tuple[EventData, ...]:
         return (WaitChanged(change=wait),)
     # The session is named only where the wait of a sub-agent is told at the top.
     named = {"tool_id": wait.call_id, "tool_name": wait.tool, "session_id": None}
-    told = record_from(ToolWaiting, wait, **named, decisions=wait.decisions)
-    return WaitChanged(change=wait), told
+    event = record_from(ToolWaiting, wait, **named, decisions=wait.decisions)
+    return WaitChanged(change=wait), event
 
 
 def answer_events(wait: ToolWait, answer: WaitAnswer, by: UserId | None, at: int) -> tuple[EventData, ...]:
@@ -102,10 +102,10 @@ def answer_events(wait: ToolWait, answer: WaitAnswer, by: UserId | None, at: int
     if wait.kind == "child":
         return (changed,)
     named = {"wait_id": wait.wait_id, "turn_id": wait.turn_id, "tool_id": wait.call_id, "tool_name": wait.tool}
-    told = ToolAnswered(**named, decision=answer.decision, by=by, reason=answer.reason)  # type: ignore[arg-type]
+    event = ToolAnswered(**named, decision=answer.decision, by=by, reason=answer.reason)  # type: ignore[arg-type]
     if answer.decision == "expired":
-        return changed, told, ToolWaitExpired(**named)  # type: ignore[arg-type]
-    return changed, told
+        return changed, event, ToolWaitExpired(**named)  # type: ignore[arg-type]
+    return changed, event
 
 
 def denied_event(accepted: Accepted, call: ToolCall, outcome: ToolOutcome) -> EventData:
@@ -118,18 +118,18 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
 
     Calls of a message that has not ended were never begun, and do not count.
     """
-    now, told = accepted.state, list[EventData]()
+    now, events = accepted.state, list[EventData]()
     for pending in now.pending if now.message_id is None else ():
         call = pending.call
         if (held := accepted.open_wait(call.id)) is not None:
-            told += answer_events(held, WaitAnswer(decision="superseded"), None, at)
+            events += answer_events(held, WaitAnswer(decision="superseded"), None, at)
             outcome = ToolOutcome(calls.SUPERSEDED, True, is_denied=True)
         elif call.id in accepted.started:
             outcome = ToolOutcome(calls.STOPPED, True)
         else:
             outcome = ToolOutcome(calls.NOT_BEGUN, True, is_denied=True)
         now, finished = turn.tool_finished(now, call, outcome, at)
-        told += finished
+        events += finished
     if accepted.programs or (accepted.resumed and accepted.state.pending):
-        told.append(ProgramChanged(change=ProgramEnded(turn_id=now.turn_id)))
-    return now, tuple(told)
+        events.append(ProgramChanged(change=ProgramEnded(turn_id=now.turn_id)))
+    return now, tuple(events)

@@ -109,7 +109,7 @@ def _numbers(field: str, name: str, least: int, most: int, names: dict[str, int]
             raise InvalidInput(f"cron: the {name} {field} is not {least} to {most}, or a list, range or step of them")
         return value
 
-    found: set[int] = set()
+    values: set[int] = set()
     for part in field.split(","):
         span, slash, step_text = part.partition("/")
         step = 1
@@ -124,8 +124,8 @@ def _numbers(field: str, name: str, least: int, most: int, names: dict[str, int]
             bounds = number(first), number(last) if dash else most if slash else number(first)
         if bounds[0] > bounds[1]:
             raise InvalidInput(f"cron: the range of the {name} {field} ends before it begins")
-        found.update(range(bounds[0], bounds[1] + 1, step))
-    return frozenset(found)
+        values.update(range(bounds[0], bounds[1] + 1, step))
+    return frozenset(values)
 
 
 @lru_cache(maxsize=1_000)

@@ -38,16 +38,16 @@ def plan(schedule: Schedule, now: int) -> RunPlan:
     passed = [due_at, *_until(schedule, due_at, now)]
     if len(passed) > COUNTED_MAX:
         passed += _recent(schedule, passed[-1], now)
-    kept = _kept(schedule, passed, now)
-    missed = passed[: len(passed) - len(kept)]
-    if not kept:
+    due = _kept(schedule, passed, now)
+    missed = passed[: len(passed) - len(due)]
+    if not due:
         return RunPlan(missed=len(missed), missed_from=due_at, next_at=_after(schedule, passed[-1]))
-    following = kept[1] if len(kept) > 1 else _after(schedule, kept[0])
+    following = due[1] if len(due) > 1 else _after(schedule, due[0])
     return RunPlan(
         missed=len(missed),
         missed_from=due_at,
-        due_at=kept[0],
-        is_catch_up=_is_late(schedule, kept[0], now),
+        due_at=due[0],
+        is_catch_up=_is_late(schedule, due[0], now),
         next_at=following,
     )
 
@@ -79,12 +79,12 @@ def _is_late(schedule: Schedule, at: int, now: int) -> bool:
 
 def _until(schedule: Schedule, after: int, now: int) -> list[int]:
     """Returns the times after that one that have come, as far as they are counted."""
-    found: list[int] = []
+    due_times: list[int] = []
     for at in islice(times(schedule.cron, schedule.zone, after), COUNTED_MAX):
         if at > now:
             break
-        found.append(at)
-    return found
+        due_times.append(at)
+    return due_times
 
 
 def _recent(schedule: Schedule, after: int, now: int) -> list[int]:

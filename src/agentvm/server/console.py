@@ -118,8 +118,8 @@ def console_routes(directory: Path = DIRECTORY) -> Iterator[HttpRoute]:
 
 def _response(request: HttpRequest, file: ConsoleFile, caching: str) -> HttpResponse:
     headers = {**HEADERS, "ETag": file.tag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
-    known = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
-    if file.tag in known:
+    etags = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
+    if file.tag in etags:
         return HttpResponse(status=304, headers=headers)
     accepted = [name.split(";")[0].strip() for name in request.headers.get("accept-encoding", "").split(",")]
     content = file.content

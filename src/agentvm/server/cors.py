@@ -22,7 +22,7 @@ def cors_headers(headers: Iterable[tuple[bytes, bytes]], allowed: Sequence[str])
     """Returns the headers that a response to a page of an allowed origin has; none for any other request."""
     named = {name.lower(): value.decode("latin-1") for name, value in headers}
     origin = named.get(b"origin")
-    if origin is None or ("*" not in allowed and origin not in [known.rstrip("/") for known in allowed]):
+    if origin is None or ("*" not in allowed and origin not in [entry.rstrip("/") for entry in allowed]):
         return {}
     return {**_COMMON, "Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": _EXPOSED}
 
@@ -30,8 +30,8 @@ def cors_headers(headers: Iterable[tuple[bytes, bytes]], allowed: Sequence[str])
 def preflight_headers(headers: Iterable[tuple[bytes, bytes]], methods: str) -> dict[str, str]:
     """Returns the rest of the headers of the answer to a preflight request."""
     named = {name.lower(): value.decode("latin-1") for name, value in headers}
-    asked = named.get(b"access-control-request-headers", "").lower().split(",")
-    more = [name.strip() for name in asked if name.strip().startswith(_STAINLESS) and name.strip().isascii()]
+    header_names = named.get(b"access-control-request-headers", "").lower().split(",")
+    more = [name.strip() for name in header_names if name.strip().startswith(_STAINLESS) and name.strip().isascii()]
     return {
         "Access-Control-Allow-Methods": methods,
         "Access-Control-Allow-Headers": ", ".join((_ALLOWED_HEADERS, *more)),

@@ -17,8 +17,8 @@ def refusal(headers: Iterable[tuple[bytes, bytes]], *, bound_to: str, allowed: S
         return None
     named = {name.lower(): value.decode("latin-1") for name, value in headers}
     host = _hostname(f"//{named.get(b'host', '')}")
-    known = {_hostname(origin) for origin in allowed}
-    if is_loopback(bound_to) and not is_loopback(host) and host not in known:
+    hosts = {_hostname(origin) for origin in allowed}
+    if is_loopback(bound_to) and not is_loopback(host) and host not in hosts:
         return "this server listens on loopback only, and the Host header names another host"
     origin = named.get(b"origin")
     if origin is None or origin in [known_origin.rstrip("/") for known_origin in allowed]:

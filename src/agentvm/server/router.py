@@ -101,12 +101,12 @@ def _find(node: _Node, segments: list[str], index: int, values: list[str]) -> _N
     if index == len(segments):
         return node if node.routes else None
     word = node.words.get(segments[index])
-    if word is not None and (found := _find(word, segments, index + 1, values)) is not None:
-        return found
+    if word is not None and (match := _find(word, segments, index + 1, values)) is not None:
+        return match
     if node.name is not None:
         values.append(segments[index])
-        if (found := _find(node.name, segments, index + 1, values)) is not None:
-            return found
+        if (match := _find(node.name, segments, index + 1, values)) is not None:
+            return match
         values.pop()
     if node.rest is not None:
         values.append("/".join(segments[index:]))

@@ -120,8 +120,8 @@ async def _serve_unknown(context: SocketContext, request: SocketRequest, wire: W
             wire.abort()
     if isinstance(outcome, Principal):
         wire.trust(outcome.tenant_id)
-        known = replace(request, principal=outcome)
-        await _converse(context, known, _attach(vm, known, outcome), handshake.kept, wire, receive, connection)
+        authenticated = replace(request, principal=outcome)
+        await _converse(context, authenticated, _attach(vm, authenticated, outcome), handshake.kept, wire, receive, connection)
 
 
 async def _introduce(

@@ -30,12 +30,14 @@ def parse(raw: object) -> Iterator[Conversation]:
         if not isinstance(mapping, dict):
             raise Unfit("there is no `mapping`: is it from ChatGPT?", "mapping")
         about = seconds(one.get("create_time")), seconds(one.get("update_time"))
-        made = Conversation(text_of(one.get("title")), *about, text_of(one.get("conversation_id")) or text_of(one.get("id")))
+        conversation = Conversation(
+            text_of(one.get("title")), *about, text_of(one.get("conversation_id")) or text_of(one.get("id"))
+        )
         last = one.get("current_node")
         for node in branch(mapping, last if isinstance(last, str) and last in mapping else leaf(mapping, "parent"), "parent"):
             if message := dict_of(node.get("message")):
-                _add(made, message)
-        yield made
+                _add(conversation, message)
+        yield conversation
 
 
 def _add(made: Conversation, message: Json) -> None:
@@ -49,8 +51,8 @@ def _add(made: Conversation, message: Json) -> None:
         case "assistant" if (to := text_of(message.get("recipient"))) not in ("", "all"):
             made.call(to, as_json(text), at)
         case "assistant" if content.get("content_type") == "thoughts":
-            found = (text_of(dict_of(one).get("content")) for one in list_of(content.get("thoughts")))
-            made.assistant(thoughts("\n\n".join(found)), at)
+            thought_texts = (text_of(dict_of(one).get("content")) for one in list_of(content.get("thoughts")))
+            made.assistant(thoughts("\n\n".join(thought_texts)), at)
         case "assistant":
             made.assistant(texts(text), at)
         case "tool":

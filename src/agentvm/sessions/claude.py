@@ -17,17 +17,17 @@ def parse(raw: object) -> Iterator[Conversation]:
         if not isinstance(one.get("chat_messages"), list):
             raise Unfit("there are no `chat_messages`: is it from Claude?", "chat_messages")
         about = iso(one.get("created_at")), iso(one.get("updated_at")), text_of(one.get("uuid"))
-        made = Conversation(text_of(one.get("name")), *about)
+        conversation = Conversation(text_of(one.get("name")), *about)
         for message in map(dict_of, one["chat_messages"]):
             at = iso(message.get("created_at"))
             match message.get("sender"):
                 case "human":
-                    made.user(_human(message), at)
+                    conversation.user(_human(message), at)
                 case "assistant":
-                    _assistant(made, message, at)
+                    _assistant(conversation, message, at)
                 case _:
                     pass
-        yield made
+        yield conversation
 
 
 def _human(message: Json) -> Iterator[UserPart]:

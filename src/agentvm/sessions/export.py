@@ -86,7 +86,7 @@ class ExportSource:
 
     async def list(self, wanted: Sequence[Selection], *, with_agents: bool = False) -> list[ExportedImage]:
         """Returns the images in an order that is the same on every server; `with_agents` with the sessions of sub-agents."""
-        found: list[ExportedImage] = []
+        images: list[ExportedImage] = []
         for one in sorted(wanted, key=lambda one: one.container_id):
             container = self.store.container(one.container_id)
             chosen = None if one.session_id is None else await container.get_session(one.session_id)
@@ -100,8 +100,8 @@ class ExportSource:
                     below = [one for session in sessions for one in await container.list_below(session.session_id)]
                     sessions = (*sessions, *below)
                 ordered = tuple(sorted(sessions, key=lambda session: (session.created_at, session.session_id)))
-                found.append(ExportedImage(_led(image, ordered), ordered))
-        return found
+                images.append(ExportedImage(_led(image, ordered), ordered))
+        return images
 
     async def messages(self, session: Session, history: ExportedHistory) -> AsyncIterator[tuple[Message, ...]]:
         after: int | None = 0
@@ -115,11 +115,11 @@ class ExportSource:
 
     async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
         """Returns the digests of the attachments of the messages, in order, as far as they exist."""
-        wanted = _wanted(page)
-        if not wanted:
+        digests = _wanted(page)
+        if not digests:
             return ()
-        there = await self.store.container(session.container_id).attachments.sizes(wanted)
-        return tuple(digest for digest in wanted if digest in there)
+        there = await self.store.container(session.container_id).attachments.sizes(digests)
+        return tuple(digest for digest in digests if digest in there)
 
 
 def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
@@ -218,11 +218,11 @@ class _Outgoing:
     async def _add_blobs(self, session: Session, message_id: MessageId, digests: Sequence[str]) -> None:
         """Reads the message again: members are written one after the other, and all blobs may not fit in memory."""
         log = self._source.store.container(session.container_id).log(session.session_id)
-        found = await log.get_messages([message_id])
-        if not found:
+        messages = await log.get_messages([message_id])
+        if not messages:
             # Deleted meanwhile. What was sent has no end yet, so nobody takes it for an archive.
             raise SessionNotFound(session.session_id)
-        await _in_thread(self._write_blobs, line.blobs_of(found[0]), digests)
+        await _in_thread(self._write_blobs, line.blobs_of(messages[0]), digests)
 
     async def _add_file(self, session: Session, digest: str) -> AsyncIterator[bytes]:
         self._needs(2)

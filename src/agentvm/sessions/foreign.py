@@ -86,16 +86,16 @@ class Conversation:
     _calls: list[ToolCall] = field(default_factory=list)
 
     def user(self, parts: Iterable[UserPart], at: int) -> None:
-        said = tuple(parts)
-        if not said:
+        body = tuple(parts)
+        if not body:
             return
-        only = said[0] if len(said) == 1 else None
-        content = only.text if isinstance(only, TextPart) else said
+        only = body[0] if len(body) == 1 else None
+        content = only.text if isinstance(only, TextPart) else body
         self._add(UserMessage(id=_UNNAMED, timestamp=self._at(at), role="user", content=content))
 
     def assistant(self, parts: Iterable[AssistantPart], at: int) -> None:
-        if said := tuple(parts):
-            self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=said))
+        if content := tuple(parts):
+            self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=content))
 
     def call(self, name: str, given: Json, at: int) -> None:
         if not self.messages or not isinstance(self.messages[-1], AssistantMessage):
@@ -117,8 +117,8 @@ class Conversation:
 
     def _add(self, message: Message) -> None:
         before = self.messages[-1].id if self.messages else ""
-        said = msgspec.json.encode(msgspec.structs.replace(message, timestamp=0))
-        self.messages.append(msgspec.structs.replace(message, id=MessageId(f"msg_{digest(before.encode(), said)}")))
+        body = msgspec.json.encode(msgspec.structs.replace(message, timestamp=0))
+        self.messages.append(msgspec.structs.replace(message, id=MessageId(f"msg_{digest(before.encode(), body)}")))
 
     def _at(self, at: int) -> int:
         return at or self.created_at
@@ -188,9 +188,9 @@ def recognise(text: ForeignText) -> Program:
     for body in text.conversations():
         first = _decoded(body, 1)
         shape = first if isinstance(first, dict) else {}
-        known = (program for member, program in _MEMBERS.items() if member in shape)
-        if (found := next(known, None)) is not None:
-            return found
+        programs = (program for member, program in _MEMBERS.items() if member in shape)
+        if (match := next(programs, None)) is not None:
+            return match
         raise invalid(UNKNOWN, CONVERSATIONS)
     raise invalid("It has no conversations", CONVERSATIONS)
 
@@ -222,10 +222,10 @@ def _decoded(body: bytes, number: int) -> object:
 
 def digest(*parts: bytes) -> str:
     """The same for the same parts; enough of it that no two are alike by chance."""
-    known = hashlib.sha256()
+    hasher = hashlib.sha256()
     for part in parts:
-        known.update(len(part).to_bytes(8, "big") + part)
-    return known.hexdigest()[:24]
+        hasher.update(len(part).to_bytes(8, "big") + part)
+    return hasher.hexdigest()[:24]
 
 
 def _identity(conversation: Conversation, program: Program, seen: Counter[str]) -> str:
@@ -353,10 +353,10 @@ def as_json(text: str) -> Json:
     try:
         body = text.encode()
         count_values(body)
-        found = decode(body)
+        value = decode(body)
     except (msgspec.DecodeError, RecursionError, ArchiveTooLarge):
-        found = None
-    return found if isinstance(found, dict) else {"text": text}
+        value = None
+    return value if isinstance(value, dict) else {"text": text}
 
 
 def data_uri(url: str) -> tuple[str, str] | None:

@@ -119,9 +119,9 @@ class ImageFiles:
             exact = msgspec.structs.replace(parse_uri(lock.uri), selector=lock.digest)
             resolver, tenant_id = self.workspace.resources.resolver, self.workspace.tenant_id
             try:
-                found = await resolver.find(tenant_id, exact)
+                version = await resolver.find(tenant_id, exact)
             except ResourceNotFound:
                 # Of an owner who is not here: the importer owns it.
-                found = await resolver.find(tenant_id, msgspec.structs.replace(exact, owner=None))
-            pins[lock.written] = found.root.version.version_id
+                version = await resolver.find(tenant_id, msgspec.structs.replace(exact, owner=None))
+            pins[lock.written] = version.root.version.version_id
         return pins

@@ -189,10 +189,10 @@ class ImageLibrary:
         check_size(msgspec.structs.replace(changes, name=name, description=description))
         async with self._changing(image_id):
             container, image = await workspace.image(image_id)
-            given = {key: value for key in changes.__struct_fields__ if (value := getattr(changes, key)) is not None}
-            given.pop("has_api_key", None)
-            if given or cleared:
-                config = msgspec.structs.replace(image.config, **(dict.fromkeys(cleared) | given))
+            fields = {key: value for key in changes.__struct_fields__ if (value := getattr(changes, key)) is not None}
+            fields.pop("has_api_key", None)
+            if fields or cleared:
+                config = msgspec.structs.replace(image.config, **(dict.fromkeys(cleared) | fields))
                 config, key = take_key(config, has_key=image.config.has_api_key and "api_key" not in cleared)
                 unset = {key: getattr(_UNSET, key) for key in cleared if key in Definition.__struct_fields__}
                 source = msgspec.structs.replace(image.source or image.definition, **unset)

@@ -107,8 +107,8 @@ class ImportProcess:
 
 
 def _environment() -> dict[str, str]:
-    found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, found.get("PYTHONPATH"))))}
+    variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, variables.get("PYTHONPATH"))))}
 
 
 async def _hear(process: anyio.abc.Process) -> tuple[bytes, bytes]:
@@ -136,13 +136,13 @@ async def _hear(process: anyio.abc.Process) -> tuple[bytes, bytes]:
 
 def _understand(answer: bytes, tail: bytes, status: int | None) -> Reading:
     try:
-        said = _answers.decode(answer[:MAX_ANSWER_BYTES])
+        reply = _answers.decode(answer[:MAX_ANSWER_BYTES])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise _failed(tail, status) from None
-    if isinstance(said, Reading):
-        return said
-    kind = _KNOWN.get(said.code, ArchiveInvalid)
-    raise kind(said.message[:_MESSAGE_CHARACTERS], details=dict(said.details))
+    if isinstance(reply, Reading):
+        return reply
+    kind = _KNOWN.get(reply.code, ArchiveInvalid)
+    raise kind(reply.message[:_MESSAGE_CHARACTERS], details=dict(reply.details))
 
 
 def _failed(tail: bytes, status: int | None) -> AgentVMError:

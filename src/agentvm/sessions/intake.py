@@ -56,13 +56,13 @@ async def stage(file: BinaryIO, spool: BinaryIO, orders: Orders, read: Read) -> 
 async def plan(staged: Staged, carrier: "Carrier", *, container_id: ContainerId | None, new_id: NewId) -> Placement:
     """Returns the placement of every image and session; see `agentvm.sessions.placement`."""
     images, present = await _place_images(staged, carrier, container_id, new_id)
-    sessions, known = await _Sessions(staged, carrier, container_id, new_id, images).place()
+    sessions, placed = await _Sessions(staged, carrier, container_id, new_id, images).place()
     return Placement(
         images=images,
         sessions=sessions,
         present=present,
-        known=known,
-        complete=frozenset(old for old, one in known.items() if one.messages == staged.sessions[old].messages),
+        known=placed,
+        complete=frozenset(old for old, one in placed.items() if one.messages == staged.sessions[old].messages),
         container=container_id,
     )
 
@@ -102,29 +102,29 @@ class _Sessions:
         """The new ids of those that need one, and what is here already of the others."""
         waiting = dict.fromkeys(self._staged.sessions)
         placed: dict[str, str] = {}
-        known: dict[str, Known] = {}
+        existing_by_name: dict[str, Known] = {}
         for generation in range(MAX_GENERATIONS):
             tried = {candidate("sess", old, self._home(old), generation): old for old in waiting}
             here = await self._here(tried)
             places = {name: self._image_and_home(old) for name, old in tried.items()}
             for name, old in tried.items():
-                if (found := here.get(name)) is not None:
-                    if (found.image_id, found.container_id) != places[name]:
+                if (existing := here.get(name)) is not None:
+                    if (existing.image_id, existing.container_id) != places[name]:
                         continue
-                    messages = await anyio.to_thread.run_sync(self._known, old, found)
+                    messages = await anyio.to_thread.run_sync(self._known, old, existing)
                     if messages is None:
                         continue
-                    known[old] = Known(messages, min(found.turns, self._staged.sessions[old].turns))
+                    existing_by_name[old] = Known(messages, min(existing.turns, self._staged.sessions[old].turns))
                 placed |= {old: name} if generation else {}
                 del waiting[old]
-        return placed | {old: self._new_id("sess") for old in waiting}, known
+        return placed | {old: self._new_id("sess") for old in waiting}, existing_by_name
 
     async def _here(self, tried: Mapping[str, str]) -> Mapping[str, SessionHere]:
         """Two looks: only for those that are here is it found out which message is their last in the file."""
         if not tried:
             return {}
-        found = await self._carrier.sessions_here(dict.fromkeys(tried))
-        last = await anyio.to_thread.run_sync(self._last, {name: tried[name] for name in found})
+        existing = await self._carrier.sessions_here(dict.fromkeys(tried))
+        last = await anyio.to_thread.run_sync(self._last, {name: tried[name] for name in existing})
         return await self._carrier.sessions_here(last) if last else {}
 
     def _last(self, names: Mapping[str, str]) -> dict[str, str | None]:
@@ -151,11 +151,11 @@ async def plan_items(staged: Staged, carrier: "Carrier", placement: Placement, b
 
 def destinations(staged: Staged, placement: Placement) -> dict[ContainerId, int]:
     """How many new images go into which container; also where none is new, but something is."""
-    found: dict[ContainerId, int] = {}
+    counts: dict[ContainerId, int] = {}
     for old, image in staged.images.items():
         home = placement.container or image.container_id
-        found[home] = found.get(home, 0) + (old not in placement.present)
-    return found | {home: 0 for item in staged.items if (home := placement.container or item.container_id) not in found}
+        counts[home] = counts.get(home, 0) + (old not in placement.present)
+    return counts | {home: 0 for item in staged.items if (home := placement.container or item.container_id) not in counts}
 
 
 async def write(
@@ -183,12 +183,12 @@ async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScop
 def report(
     staged: Staged, placement: Placement, reading: Reading, items: Sequence[ContainerItem] = (), *, dry_run: bool
 ) -> ImportReport:
-    known = placement.known
+    placed = placement.known
     counts = ImportCounts(
         images=len(staged.images) - len(placement.present),
-        sessions=len(staged.sessions) - len(known),
-        messages=staged.counts.messages - sum(one.messages for one in known.values()),
-        turns=staged.counts.turns - sum(one.turns for one in known.values()),
+        sessions=len(staged.sessions) - len(placed),
+        messages=staged.counts.messages - sum(one.messages for one in placed.values()),
+        turns=staged.counts.turns - sum(one.turns for one in placed.values()),
         blobs=0 if len(placement.complete) == len(staged.sessions) else staged.counts.blobs,
         memories=sum(isinstance(item, ContainerMemory) for item in items),
         schedules=sum(isinstance(item, Schedule) for item in items),
@@ -198,7 +198,7 @@ def report(
         format=reading.kind,
         counts=counts,
         known=len(placement.complete),
-        continued=len(known) - len(placement.complete),
+        continued=len(placed) - len(placement.complete),
         containers=tuple(sorted(destinations(staged, placement))),
         renamed=placement.renamed,
         bytes=adding(staged, placement),

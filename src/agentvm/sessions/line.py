@@ -68,10 +68,10 @@ def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[byt
 
     `attachments` are those that come along; a reference to any other stays the reference that it is.
     """
-    said = msgspec.to_builtins(message)
+    fields = msgspec.to_builtins(message)
     digests: list[str] = []
     parts = parts_of(message)
-    for part, shown in zip(parts, _lines_of(said), strict=True) if parts else ():
+    for part, shown in zip(parts, _lines_of(fields), strict=True) if parts else ():
         if not isinstance(part, ImagePart | FilePart):
             continue
         if (digest := referred_digest(part.data)) in attachments and digest is not None:
@@ -81,7 +81,7 @@ def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[byt
             digests.append(digest_of(body))
             del shown["data"]
             shown["blob"] = digests[-1]
-    return _encode({"type": "message", "message": said}) + b"\n", digests
+    return _encode({"type": "message", "message": fields}) + b"\n", digests
 
 
 class FileLine(Record):
@@ -155,9 +155,9 @@ def read_line(body: bytes) -> tuple[str, Json]:
         raise Unfit(f"it is not valid JSON: {shorten(str(error))}") from None
     if not isinstance(raw, dict) or len(raw) != 2 or not isinstance(kind := raw.get("type"), str):
         raise Unfit("it must be an object with `type` and the object that it names")
-    if not isinstance(said := raw.get(kind), dict):
+    if not isinstance(fields := raw.get(kind), dict):
         raise Unfit(f"the object `{shorten(kind)}` is missing", shorten(kind))
-    return kind, said
+    return kind, fields
 
 
 def to_image(said: Json) -> Image:

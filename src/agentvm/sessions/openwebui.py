@@ -30,7 +30,7 @@ def parse(raw: object) -> Iterator[Conversation]:
             raise Unfit("there is no `chat`: is it from Open WebUI?", "chat")
         title = text_of(one.get("title")) or text_of(chat.get("title"))
         about = seconds(one.get("created_at")), seconds(one.get("updated_at")), text_of(one.get("id"))
-        made = Conversation(title, *about)
+        conversation = Conversation(title, *about)
         history = dict_of(chat.get("history"))
         nodes, listed = dict_of(history.get("messages")), [dict_of(one) for one in list_of(chat.get("messages"))]
         shown = branch(nodes, history.get("currentId"), "parentId")
@@ -38,19 +38,19 @@ def parse(raw: object) -> Iterator[Conversation]:
             at = seconds(message.get("timestamp"))
             match message.get("role"):
                 case "user":
-                    made.user(_parts(message), at)
+                    conversation.user(_parts(message), at)
                 case "assistant":
-                    made.assistant(texts(text_of(message.get("content"))), at)
+                    conversation.assistant(texts(text_of(message.get("content"))), at)
                 case _:
                     pass
-        yield made
+        yield conversation
 
 
 def _parts(message: Json) -> Iterator[UserPart]:
     yield from texts(text_of(message.get("content")))
     for file in map(dict_of, list_of(message.get("files"))):
         name = text_of(file.get("name")) or None
-        if (found := data_uri(text_of(file.get("url")))) is not None and found[0].startswith("image/"):
-            yield ImagePart(data=found[1], media_type=found[0], name=name)
+        if (picture := data_uri(text_of(file.get("url")))) is not None and picture[0].startswith("image/"):
+            yield ImagePart(data=picture[1], media_type=picture[0], name=name)
         else:
             yield TextPart(text=f"[{name or text_of(file.get('type')) or 'file'}]")

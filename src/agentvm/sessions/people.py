@@ -63,18 +63,18 @@ async def export_pages(source: ExportSource, wanted: Sequence[Selection], look: 
             history = await source.carrier.history(session.container_id, session.session_id)
             async for page in source.messages(session, history):
                 for message in page:
-                    known = await _with_pictures(source, session, message) if look.pictures else message
-                    if text := look.message(known):
+                    complete = await _with_pictures(source, session, message) if look.pictures else message
+                    if text := look.message(complete):
                         yield text.encode("utf-8", "replace")
     yield look.foot.encode()
 
 
 async def _with_pictures(source: ExportSource, session: Session, message: Message) -> Message:
     """With the pictures that it refers to as if they had been sent in it, as far as they are there and not too much."""
-    if not (wanted := references_of(message)):
+    if not (digests := references_of(message)):
         return message
     files, left = source.store.container(session.container_id).attachments, IMAGES_MAX_BYTES
-    sizes = await files.sizes(wanted)
+    sizes = await files.sizes(digests)
     parts: list[OutputPart] = []
     for part in parts_of(message):
         digest = referred_digest(part.data) if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) else None
@@ -107,7 +107,7 @@ def _json(value: object) -> str:
 
 def _fenced(text: str, language: str = "") -> str:
     """In a fence that is longer than any in the text, so that nothing gets out of it."""
-    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    longest = max((len(run) for run in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text}\n{fence}\n\n"
 
@@ -131,10 +131,10 @@ def _own_words(text: str) -> str:
     shown: list[str] = []
     fence = ""
     for line in text.split("\n"):
-        found = _OPENS.match(line)
-        if found is not None and not fence:
-            fence = found[1]
-        elif found is not None and found[1].startswith(fence) and not found[2].strip():
+        match = _OPENS.match(line)
+        if match is not None and not fence:
+            fence = match[1]
+        elif match is not None and match[1].startswith(fence) and not match[2].strip():
             fence = ""
         shown.append(f"\\{line}" if not fence and _SPEAKER.match(line) else line)
     return "\n".join([*shown, fence] if fence else shown)

@@ -207,10 +207,10 @@ class _Reader:
             raise ArchiveTooLarge(f"{MANIFEST} has more than {MANIFEST_MAX_BYTES:,} bytes")
         try:
             count_values(body, MAX_HEAD_VALUES)
-            said = msgspec.json.decode(body, type=_Said).format
-            if said not in FORMATS:
-                known = f"the format is {shorten(repr(said))}; this server reads 1 to {max(FORMATS)}"
-                raise invalid(f"{known}: use a newer AgentVM", MANIFEST)
+            format = msgspec.json.decode(body, type=_Said).format
+            if format not in FORMATS:
+                problem = f"the format is {shorten(repr(format))}; this server reads 1 to {max(FORMATS)}"
+                raise invalid(f"{problem}: use a newer AgentVM", MANIFEST)
             manifest = msgspec.json.decode(body, type=ArchiveManifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid(f"it cannot be read: {shorten(str(error))}", MANIFEST) from None
@@ -223,10 +223,10 @@ class _Reader:
         heads = Heads()
         for number, body in self._lines(file):
             heads.add(body)
-            kind, said = self._place(file.name, number, line.read_line, body)
+            kind, record = self._place(file.name, number, line.read_line, body)
             if kind != "image":
                 raise invalid(f"only images are allowed here, not {shorten(kind)}", file.name, number, "type")
-            image: Image = self._place(file.name, number, line.to_image, said)
+            image: Image = self._place(file.name, number, line.to_image, record)
             if snapshot_of(image.definition)[0] != image.digest:
                 raise invalid("the digest does not match the definition", file.name, number, "image.digest")
             yield image
@@ -234,21 +234,21 @@ class _Reader:
     def _session(self, file: File, waiting: dict[str, Image]) -> None:
         session = None
         for number, body in self._lines(file):
-            kind, said = self._place(file.name, number, line.read_line, body)
+            kind, record = self._place(file.name, number, line.read_line, body)
             if (kind == "session") != (session is None):
                 raise invalid("the first line must be the session, and no other", file.name, number, "type")
             if session is None:
-                image = self._image_of(said, waiting, file.name)
-                session = self._place(file.name, number, partial(line.to_session, container_id=image.container_id), said)
+                image = self._image_of(record, waiting, file.name)
+                session = self._place(file.name, number, partial(line.to_session, container_id=image.container_id), record)
                 self._place(file.name, number, self._spool.add_session, session)
             elif kind == "turn":
-                turn = self._place(file.name, number, partial(line.to_turn, session=session), said)
+                turn = self._place(file.name, number, partial(line.to_turn, session=session), record)
                 self._place(file.name, number, self._spool.add_turn, turn)
             elif kind == "message":
-                message = self._place(file.name, number, partial(line.to_message, blob=self._blob, attach=self._attach), said)
+                message = self._place(file.name, number, partial(line.to_message, blob=self._blob, attach=self._attach), record)
                 self._place(file.name, number, self._spool.add_message, message)
             elif kind == "file" and self._has_files:
-                change = self._place(file.name, number, line.to_file, said)
+                change = self._place(file.name, number, line.to_file, record)
                 self._place(file.name, number, partial(self._spool.add_change, read=self._blob_of_file), change)
             else:
                 raise invalid(f"unknown type: {shorten(kind)}", file.name, number, "type")
@@ -270,10 +270,10 @@ class _Reader:
         if image_id in waiting:
             image = waiting.pop(image_id)
             self._place(file, 1, self._spool.add_image, image)
-        known = self._spool.images.get(image_id)
-        if known is None:
+        staged_image = self._spool.images.get(image_id)
+        if staged_image is None:
             raise invalid(f"its image {shorten(image_id)} is not in {IMAGES}", file, 1, "session.imageId")
-        return known
+        return staged_image
 
     def _place(self, file: str, number: int | None, work: Any, given: object) -> Any:
         try:

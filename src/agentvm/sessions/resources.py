@@ -117,9 +117,9 @@ class ResourceLibrary:
         if named.collection is None:
             return
         collection_id, revision = parse_reference(named.collection)
-        found = await self.workspace.resources.store.collections(self.workspace.tenant_id).get(collection_id)
-        if found is None or not found.oldest <= revision <= found.revision:
-            there = "" if found is None else f"; it has the revisions {max(found.oldest, 1)} to {found.revision}"
+        collection = await self.workspace.resources.store.collections(self.workspace.tenant_id).get(collection_id)
+        if collection is None or not collection.oldest <= revision <= collection.revision:
+            there = "" if collection is None else f"; it has the revisions {max(collection.oldest, 1)} to {collection.revision}"
             raise ResourceInvalid(f"collection: there is no {named.collection}{there}")
 
     async def _freeze(self, kind: ResourceType, content: Any) -> FrozenSet:

@@ -269,18 +269,18 @@ async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenera
     for read in (store.expiring_stateless, *((store.expiring,) if cut.idle else ())):
         after: int | None = 0
         while after is not None:
-            found = await read(cut, after, limit=PAGE_SESSIONS_MAX)
-            yield found.items
-            after = found.next
+            sessions = await read(cut, after, limit=PAGE_SESSIONS_MAX)
+            yield sessions.items
+            after = sessions.next
 
 
 async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[SessionPlace]:
     after: int | None = 0
     while after is not None:
-        found = await read(after)
-        for place in found.items:
+        page = await read(after)
+        for place in page.items:
             yield place
-        after = found.next
+        after = page.next
 
 
 def _old_turns(store: RetentionStore, before: int) -> AsyncGenerator[SessionPlace]:

@@ -41,8 +41,8 @@ def seeded(seeds: Sequence[SeedMessage], new_id: Callable[[str], str], now: int)
             case "user":
                 messages.append(UserMessage(id=message_id, timestamp=now, role="user", content=seed.content))
             case "assistant":
-                said = (TextPart(text=text),) if (text := text_of(seed.content)) else ()
-                messages.append(AssistantMessage(id=message_id, timestamp=now, role="assistant", content=said))
+                parts = (TextPart(text=text),) if (text := text_of(seed.content)) else ()
+                messages.append(AssistantMessage(id=message_id, timestamp=now, role="assistant", content=parts))
                 for call in seed.tool_calls:
                     names[call.id] = call.name
                     called = ToolCallMessage(

@@ -127,10 +127,10 @@ class MessageSender:
     async def _check_tokens(self, agent: Agent, incoming: Incoming) -> None:
         """Refuses a message before it is stored if the quota does not allow even its text and a short answer."""
         content = incoming.content
-        wanted = apply_options(agent.image.definition, incoming.options).max_tokens or LEAST_ANSWER_TOKENS
-        said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
+        max_tokens = apply_options(agent.image.definition, incoming.options).max_tokens or LEAST_ANSWER_TOKENS
+        content_bytes = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
         await self.workspace.tenancy.quotas.refuse_call(
-            self.workspace.tenant_id, self.workspace.user_id, said + min(wanted, LEAST_ANSWER_TOKENS)
+            self.workspace.tenant_id, self.workspace.user_id, content_bytes + min(max_tokens, LEAST_ANSWER_TOKENS)
         )
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:

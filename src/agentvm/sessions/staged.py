@@ -145,10 +145,10 @@ class Staged:
     @property
     def containers(self) -> dict[ContainerId, int]:
         """How many images go where."""
-        found: dict[ContainerId, int] = {}
+        counts: dict[ContainerId, int] = {}
         for image in self.images.values():
-            found[image.container_id] = found.get(image.container_id, 0) + 1
-        return found
+            counts[image.container_id] = counts.get(image.container_id, 0) + 1
+        return counts
 
     def message_id(self, session_id: str, number: int) -> str | None:
         """The id of a session's message of that number, from 1."""
@@ -194,7 +194,7 @@ class Staged:
     def _load(self, placement: Placement) -> Iterator[Carried]:
         image: Carried | None = None
         session: Session | None = None
-        batch, known, given, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
+        batch, image_count, given, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
         for head in self._heads(0):
             if head.kind in (IMAGE, SESSION, ITEM) or batch.is_full:
                 yield from batch.take()
@@ -214,10 +214,10 @@ class Staged:
                     yield image
                     image = None
                 begun = placement.known.get(session.session_id)
-                known = 0 if begun is None else begun.messages
+                image_count = 0 if begun is None else begun.messages
                 # Changes of files that are of no message are there, too.
                 old = set() if begun is None else {None}
-                yield self._begun(session, placement, known)
+                yield self._begun(session, placement, image_count)
             elif session is None:
                 continue
             elif head.kind == TURN:
@@ -227,8 +227,8 @@ class Staged:
                 yield from batch.take()
                 yield from self._changed(head, old, given)
             elif head.kind == MESSAGE:
-                known -= 1
-                if known >= 0:
+                image_count -= 1
+                if image_count >= 0:
                     old.add(_named.decode(self._body(head)).id)
                     continue
                 message = placement.message(session.session_id, self._message(head))
@@ -315,8 +315,8 @@ class Staged:
             raise line.Unfit("a session is not where its image is")
         if session.session_id in self.sessions or len(self.sessions) >= bounds.MAX_SESSIONS:
             raise line.Unfit("a session is there twice, or there are too many")
-        found = self.sessions[session.session_id] = StagedSession(session.image_id, image.container_id, at)
-        return found
+        staged = self.sessions[session.session_id] = StagedSession(session.image_id, image.container_id, at)
+        return staged
 
     def _add_item(self, item: ContainerItem) -> None:
         if not isinstance(item, ContainerMemory):

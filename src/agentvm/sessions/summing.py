@@ -58,11 +58,11 @@ def exchanges_due(recalled: Recalled, room: int, rules: Compaction, *, requested
     before = 0 if recalled.summary is None else recalled.summary.tokens
     if not exchanges or (not requested and before + sum(weights) <= most):
         return 0
-    kept, left = 1, most / 2 - weights[-1]
-    while kept < min(rules.keep, len(exchanges)) and left >= weights[-kept - 1]:
-        left -= weights[-kept - 1]
-        kept += 1
-    count = min(len(exchanges) - kept, ended(exchanges, recalled.running))
+    kept_count, left = 1, most / 2 - weights[-1]
+    while kept_count < min(rules.keep, len(exchanges)) and left >= weights[-kept_count - 1]:
+        left -= weights[-kept_count - 1]
+        kept_count += 1
+    count = min(len(exchanges) - kept_count, ended(exchanges, recalled.running))
     if not requested and sum(weights[:count]) < budget_of(room, rules):
         return 0
     return count

@@ -106,13 +106,13 @@ class Titles:
             tell(turn.tenant_id, turn.scope, SessionTitleUpdated.of(named))
 
     async def _title(self, turn: SessionWork, messages: Sequence[Message]) -> str | None:
-        asked, answered = _exchange(messages)
-        plain = first_words(asked)
+        question, answered = _exchange(messages)
+        plain = first_words(question)
         if self._by(turn.tenant_id) != "model" or not answered:
             return plain
         try:
             with anyio.move_on_after(CALL_TIMEOUT_SECONDS):
-                return await self._ask(turn, asked, answered) or plain
+                return await self._ask(turn, question, answered) or plain
         except AgentVMError as error:
             # A quota, an empty wallet, an unavailable provider: nothing is charged, and the first words are the title.
             logger.info("title_by_first_words", session_id=turn.session_id, code=error.code)
@@ -143,8 +143,8 @@ def _exchange(messages: Sequence[Message]) -> tuple[str, str]:
     """Returns the text of the first question, and of its answer."""
     users = (message for message in messages if isinstance(message, UserMessage))
     answers = (message.text for message in messages if isinstance(message, AssistantMessage) and message.text.strip())
-    asked, answered = next((_text(message) for message in users), ""), next(answers, "")
-    return asked, answered
+    question, answered = next((_text(message) for message in users), ""), next(answers, "")
+    return question, answered
 
 
 def _text(message: UserMessage) -> str:

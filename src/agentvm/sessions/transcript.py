@@ -51,8 +51,8 @@ def shorten(text: str, most: int) -> str:
     body = text.encode()
     if len(body) <= most:
         return text
-    kept = max(most - len(_GAP.encode()), 0)
-    head, tail = body[: kept - kept // 3], body[len(body) - kept // 3 :]
+    room = max(most - len(_GAP.encode()), 0)
+    head, tail = body[: room - room // 3], body[len(body) - room // 3 :]
     return f"{head.decode(errors='ignore')}{_GAP}{tail.decode(errors='ignore')}"
 
 

@@ -38,8 +38,8 @@ def _cut(plain: str) -> str:
         wide = 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         if columns + wide > TITLE_MAX_COLUMNS:
             # Not back to the beginning: an address is one long word.
-            kept = plain[:space] if space > place // 2 else plain[:place]
-            return kept.rstrip(" ,，、;；:：-–—(（") + "…"
+            words = plain[:space] if space > place // 2 else plain[:place]
+            return words.rstrip(" ,，、;；:：-–—(（") + "…"
         columns += wide
         if letter == " ":
             space = place

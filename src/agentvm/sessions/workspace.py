@@ -88,10 +88,10 @@ class Workspace:
 
     async def image(self, image_id: ImageId) -> tuple[ContainerStore, Image]:
         """Returns the image and the store of its container."""
-        found = await self.find_image(image_id)
-        if found is None:
+        image = await self.find_image(image_id)
+        if image is None:
             raise ImageNotFound(image_id)
-        return found
+        return image
 
     async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
         container_id = await self.store.find_session(session_id)
@@ -103,10 +103,10 @@ class Workspace:
 
     async def session(self, session_id: SessionId) -> tuple[ContainerStore, Session]:
         """Returns the session and the store of its container."""
-        found = await self.find_session(session_id)
-        if found is None:
+        session = await self.find_session(session_id)
+        if session is None:
             raise SessionNotFound(session_id)
-        return found
+        return session
 
     async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
         """Refuses with `QuotaExceeded` when there may not be so many more; counts only if there is a limit."""

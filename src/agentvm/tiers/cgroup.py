@@ -138,16 +138,16 @@ def _candidates() -> list[tuple[str, dict[str, str]]]:
             rows = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return []
-    found: list[tuple[str, dict[str, str]]] = []
+    candidates: list[tuple[str, dict[str, str]]] = []
     first: dict[str, str] = {}
     for _, controllers, path in rows:
         if not controllers:
-            found.append(("v2", dict.fromkeys(("memory", "pids"), _SITE + path)))
+            candidates.append(("v2", dict.fromkeys(("memory", "pids"), _SITE + path)))
         for name in {"memory", "pids"}.intersection(controllers.split(",")):
             first[name] = f"{_SITE}/{name}{path}"
     if len(first) == 2:
-        found.append(("v1", dict(sorted(first.items()))))
-    return found
+        candidates.append(("v1", dict(sorted(first.items()))))
+    return candidates
 
 
 def _open(folder: int, name: str, flags: int) -> int:

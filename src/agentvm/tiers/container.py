@@ -181,12 +181,12 @@ class ContainerTier:
                 del self._kept[key]
                 await self._remove(container)
                 count += 1
-        for found in await self._api.list_containers(f"agentvm.server={self._settings.server}"):
-            labels = msgspec.convert(found.get("Labels") or {}, dict[str, str])
+        for leftover in await self._api.list_containers(f"agentvm.server={self._settings.server}"):
+            labels = msgspec.convert(leftover.get("Labels") or {}, dict[str, str])
             deadline = int(labels.get("agentvm.deadline", "0"))
-            stray = everything and found["Id"] not in self._own
+            stray = everything and leftover["Id"] not in self._own
             if stray or self._clock() > deadline + GRACE_MS:
-                await self._api.remove(str(found["Id"]))
+                await self._api.remove(str(leftover["Id"]))
                 count += 1
         return count
 
@@ -237,11 +237,11 @@ class ContainerTier:
 
     async def _acquire(self, job: Job, image: str) -> _Container:
         key = _key(job, image)
-        kept = self._kept.get(key) if job.keep else None
-        if kept is not None and not kept.busy:
-            kept.busy = True
-            await self._api.run(kept.id, CLEAR)
-            return kept
+        warm = self._kept.get(key) if job.keep else None
+        if warm is not None and not warm.busy:
+            warm.busy = True
+            await self._api.run(warm.id, CLEAR)
+            return warm
         ready = self._ready.get(image)
         # A container that was made ready has the default limits: it fits no other job.
         plain = not (job.keep or job.network or job.packages)

@@ -72,8 +72,8 @@ class ContainerProgram(Record):
 
 def program_of(job: Job) -> ContainerProgram:
     """The command of a job; `TierUnavailable` for an engine that no container has."""
-    given = b"{}" if job.input is None else msgspec.json.encode(job.input)
-    files = {"input.json": given, "stdin": job.stdin or (b"" if job.input is None else given)}
+    input_json = b"{}" if job.input is None else msgspec.json.encode(job.input)
+    files = {"input.json": input_json, "stdin": job.stdin or (b"" if job.input is None else input_json)}
     variables = {"HOME": "/workspace", "LANG": "C.UTF-8", **_arguments(job), **job.env}
     if job.inputs:
         variables["AVM_IN"] = "/in"

@@ -71,9 +71,9 @@ def _network(need: Need, offer: Offer, rules: TierRules) -> str:
 
 
 def _limits(need: Need, offer: Offer, rules: TierRules) -> str:
-    wanted = {"memory": need.memory_bytes, "disk": need.disk_bytes, "processes": need.processes}
-    kept = {"memory": offer.enforces.memory, "disk": offer.enforces.disk, "processes": offer.enforces.processes}
-    loose = [name for name, amount in wanted.items() if amount and kept[name] == "none"]
+    needed = {"memory": need.memory_bytes, "disk": need.disk_bytes, "processes": need.processes}
+    enforced = {"memory": offer.enforces.memory, "disk": offer.enforces.disk, "processes": offer.enforces.processes}
+    loose = [name for name, amount in needed.items() if amount and enforced[name] == "none"]
     if loose:
         return f"cannot limit {', '.join(loose)}"
     if need.disk_bytes > offer.max_disk_bytes:

@@ -176,9 +176,9 @@ class JavaScriptInterpreter:
     def _value(self, context: Any, request: Request) -> Any:
         # The module's exports are its own; its default is handed out by a second module, which is told the first one's text.
         context.set("__input", json.dumps(request["input"] or {}))
-        code, found = _exported(request["code"])
+        code, exports = _exported(request["code"])
         context.module(code)
-        if not found:
+        if not exports:
             return None
         context.eval(_RUN)
         while context.eval("__state") == "waiting" and context.execute_pending_job():

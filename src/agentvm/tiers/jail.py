@@ -172,13 +172,13 @@ class Jail:
 
     def filter(self, *, network: bool, shared: bool) -> seccomp.Filter:
         """The filter of a job; the launcher asks for each once, so that jobs find it done."""
-        known = _FILTERS.get((network, shared))
-        if known is None:
+        cached = _FILTERS.get((network, shared))
+        if cached is None:
             families = (socket.AF_UNIX, *(seccomp.INTERNET if network else ())) if self.namespaces else ()
             signals = self.namespaces or self.own_uid or self.landlock >= landlock.SIGNALS_VERSION
             allowed = seccomp.Allowed(families=families, signals=signals, shared_memory=shared)
-            known = _FILTERS[network, shared] = seccomp.Filter(seccomp.assemble(allowed))
-        return known
+            cached = _FILTERS[network, shared] = seccomp.Filter(seccomp.assemble(allowed))
+        return cached
 
 
 def _enter_user_namespace(*, mapped: bool) -> None:

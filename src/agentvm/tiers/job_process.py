@@ -170,7 +170,7 @@ def _descendants() -> list[int]:
             except (OSError, IndexError, ValueError):
                 continue
             children.setdefault(parent, []).append(int(name))
-    found = list(children.get(os.getpid(), ()))
-    for process in found:
-        found += children.get(process, ())
-    return found
+    processes = list(children.get(os.getpid(), ()))
+    for process in processes:
+        processes += children.get(process, ())
+    return processes

@@ -55,9 +55,9 @@ def restrict(readable: Iterable[str], changeable: Iterable[str], devices: Iterab
     """
     rights = _RIGHTS_BY_VERSION[min(version, max(_RIGHTS_BY_VERSION))]
     network = 3 if version >= TCP_VERSION and not tcp else 0
-    wanted = _Ruleset(rights, network, 3 if version >= SIGNALS_VERSION else 0)
+    handled = _Ruleset(rights, network, 3 if version >= SIGNALS_VERSION else 0)
     size = 24 if version >= SIGNALS_VERSION else 16 if version >= TCP_VERSION else 8
-    ruleset = kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, ctypes.byref(wanted), size, 0, what="landlock ruleset")
+    ruleset = kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, ctypes.byref(handled), size, 0, what="landlock ruleset")
     for paths, allowed in (
         (readable, _Right.EXECUTE | _Right.READ | _Right.LIST),
         (changeable, _Right.OF_WORKSPACE),

@@ -323,9 +323,9 @@ class Launcher:
         """Orphans that came to this process are nobody's: the process of each job is known."""
         if self._jail.namespaces:
             return
-        known = {life.process for life in self._lives.values()}
+        processes = {life.process for life in self._lives.values()}
         while True:
-            strays = [process for process in _children() if process not in known]
+            strays = [process for process in _children() if process not in processes]
             for process in strays:
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
@@ -348,13 +348,13 @@ def _refuse(descriptors: list[int], why: str) -> None:
 
 def _children() -> list[int]:
     """Processes whose parent is this one; a dead one that was not waited for is among them."""
-    found = []
+    processes = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat") as file:
                     if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
-                        found.append(int(name))
+                        processes.append(int(name))
             except (OSError, IndexError, ValueError):
                 continue
-    return found
+    return processes

@@ -69,16 +69,16 @@ class Relay:
 
     def _watch(self) -> None:
         for side in self._sockets:
-            wanted = 0
+            events = 0
             for direction in self._directions:
                 if direction.source is side and not direction.held and not direction.over:
-                    wanted |= select.EPOLLIN
+                    events |= select.EPOLLIN
                 if direction.target is side and direction.held:
-                    wanted |= select.EPOLLOUT
-            if wanted != self._wanted[side]:
+                    events |= select.EPOLLOUT
+            if events != self._wanted[side]:
                 change = self._poll.modify if self._wanted[side] else self._poll.register
-                if wanted:
-                    change(side, wanted)
+                if events:
+                    change(side, events)
                 else:
                     self._poll.unregister(side)
-                self._wanted[side] = wanted
+                self._wanted[side] = events

@@ -69,11 +69,11 @@ def kill_all_of(uid: int) -> None:
 
 def owners() -> set[int]:
     """Uids that have a process."""
-    found = set()
+    uids = set()
     for name in os.listdir("/proc"):
         try:
             if name.isdigit():
-                found.add(os.stat(f"/proc/{name}").st_uid)
+                uids.add(os.stat(f"/proc/{name}").st_uid)
         except OSError:
             continue
-    return found
+    return uids

@@ -45,12 +45,12 @@ class ToolFactory:
 
     def _tool(self, spec: Mapping[str, Any], target: Mapping[str, Any]) -> CallableTool | None:
         runtime = cast(ToolRuntime, target.get("runtime"))
-        told = ToolSpec(
+        described = ToolSpec(
             name=str(spec["name"]), description=str(spec["description"]), input_schema=dict(spec.get("inputSchema") or {})
         )
         if runtime == "http":
             return HttpTool(
-                spec=told,
+                spec=described,
                 entry=str(target["entry"]),
                 parts=msgspec.convert(target.get("http") or {}, HttpRequestParts),
                 traits=_traits(target, runtime),
@@ -58,10 +58,10 @@ class ToolFactory:
                 output_schema=target.get("outputSchema"),
             )
         if runtime == "mcp":
-            return _mcp_tool(told, target, self.mcp)
+            return _mcp_tool(described, target, self.mcp)
         if runtime in CODE_RUNTIMES:
             return CodeTool(
-                spec=told,
+                spec=described,
                 runtime=runtime,
                 entry=str(target["entry"]),
                 sandbox=rendered_sandbox(str(target["name"]), target.get("resolved", {}).get("sandbox") or {}),

@@ -78,22 +78,22 @@ def read_openapi(
     for servers that are given relative to it; `http` adds headers and a query to every tool, with the named `secrets`."""
     document = _document(body)
     origin = _origin(document, source)
-    made = OpenApiTools()
+    result = OpenApiTools()
     for operation in _operations(document):
         if not _selected(operation, select):
             continue
-        if len(made.tools) + len(made.left_out) >= OPERATIONS_MAX:
+        if len(result.tools) + len(result.left_out) >= OPERATIONS_MAX:
             raise ResourceInvalid(f"The document has more than {OPERATIONS_MAX} operations; select fewer")
         name = clean(shorten(operation.name))
         try:
-            if name in made.tools or name in made.left_out:
+            if name in result.tools or name in result.left_out:
                 raise _Unsupported("another operation has the same id")
-            made.tools[name] = _Tool(document, operation, http or HttpRequestParts()).content(origin, tuple(secrets))
+            result.tools[name] = _Tool(document, operation, http or HttpRequestParts()).content(origin, tuple(secrets))
         except (_Unsupported, ResourceInvalid, ResourceTooLarge) as error:
-            made.left_out[f"{name} ({operation.label})" if name in made.tools else name] = str(error)
-    if select and not made.tools and not made.left_out:
+            result.left_out[f"{name} ({operation.label})" if name in result.tools else name] = str(error)
+    if select and not result.tools and not result.left_out:
         raise ResourceInvalid("select matches no operation of the document")
-    return made
+    return result
 
 
 def _document(body: bytes) -> Mapping[str, object]:
@@ -255,10 +255,10 @@ class _Tool:
         return argument
 
     def _body(self) -> _RequestBody:
-        given = self._operation.operation.get("requestBody")
-        if given is None:
+        body = self._operation.operation.get("requestBody")
+        if body is None:
             return _RequestBody("none" if self._operation.method in ("post", "put", "patch") else "json", {}, [])
-        content = self._references.follow(given).get("content")
+        content = self._references.follow(body).get("content")
         media = content if isinstance(content, Mapping) else {}
         for media_type, kind in (("application/json", "json"), ("application/x-www-form-urlencoded", "form")):
             part = media.get(media_type)

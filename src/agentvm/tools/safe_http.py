@@ -303,8 +303,8 @@ class Hop:
             raise EgressRefused(f"{self.url.host} redirects from https to http, which is not followed")
         if self.stays and _origin(url) != _origin(self.url):
             raise EgressRefused(f"{self.url.host} redirects to {url.host}, which is not followed: the call has a secret")
-        kept = [(name, value) for name, value in self.headers if name.lower() not in self.secret_headers | {b"host"}]
-        headers = ((b"Host", url.netloc), *kept)
+        passed_headers = [(name, value) for name, value in self.headers if name.lower() not in self.secret_headers | {b"host"}]
+        headers = ((b"Host", url.netloc), *passed_headers)
         keeps = status in (307, 308)
         if keeps and self.method not in ("GET", "HEAD") and _origin(url) != _origin(self.url):
             raise EgressRefused(f"{self.url.host} redirects what was sent to {url.host}, which is not followed")
@@ -373,17 +373,17 @@ class _Body(httpx2.AsyncByteStream):
         if self._encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ToolFailed(f"{self._host} answers in the encoding {shorten(self._encoding)!r}, which was not asked for")
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if "gzip" in self._encoding else None
-        received = given = 0
+        received = yielded = 0
         with _explained(self._host):
             async for raw in self._response.aiter_stream():
                 received += len(raw)
                 for piece in (raw,) if inflate is None else _inflated(inflate, raw):
-                    given += len(piece)
-                    if given > self._max_bytes:
+                    yielded += len(piece)
+                    if yielded > self._max_bytes:
                         break
                     yield piece
                 # Both are counted: compressed bytes may stand for any number of others, none included.
-                if max(received, given) > self._max_bytes:
+                if max(received, yielded) > self._max_bytes:
                     raise ToolFailed(f"{self._host} answers with more than {self._max_bytes} bytes")
 
     async def aclose(self) -> None:

@@ -108,8 +108,8 @@ def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
     `TierUnavailable` when the limits of the job are below what the tool needs.
     """
     if spec.isolator is not None and spec.isolator not in _ISOLATORS:
-        known = ", ".join(_ISOLATORS)
-        raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {known}")
+        names = ", ".join(_ISOLATORS)
+        raise TierUnavailable(f"The sandbox asks for the isolator {shorten(spec.isolator)}; this server knows {names}")
     engine = job.engine
     if (image := image_of(spec)) is not None:
         engine = f"image:{image}"

@@ -68,8 +68,8 @@ async def _card(ask: Ask[NoBody], talk: Talk, name: str) -> GatewayReply:
     tag = f'W/"{hashlib.sha256(content).hexdigest()[:_DIGEST_CHARACTERS]}"'
     # Another tenant may have an agent of its own under a name that is published: its card is nobody else's.
     is_public = name in talk.vm.config.gateways.a2a.published and talk.principal.tenant_id == DEFAULT_TENANT
-    kept = f"{'public' if is_public else 'private'}, max-age=60"
-    headers = {"ETag": tag, "Cache-Control": kept, "Vary": "Authorization, Cookie"}
+    cache_control = f"{'public' if is_public else 'private'}, max-age=60"
+    headers = {"ETag": tag, "Cache-Control": cache_control, "Vary": "Authorization, Cookie"}
     if tag in ask.headers.get("if-none-match", ""):
         return GatewayReply(content=None, status=304, headers=headers)
     return GatewayReply(content=content, headers=headers)

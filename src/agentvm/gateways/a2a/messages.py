@@ -122,14 +122,14 @@ def answers_of(message: A2aSaid, waits: list[WaitView]) -> dict[str, GivenAnswer
 
     A text approves a call only if it is `approve`; any other denies it, and is the reason.
     """
-    given: dict[str, GivenAnswer] = {}
+    answers: dict[str, GivenAnswer] = {}
     for part in message.parts:
         if isinstance(part.data, dict) and isinstance(part.data.get("waitId"), str):
             decision = part.data.get("decision", "answer")
             if decision not in _DECISIONS:
                 raise InvalidInput(f"decision must be one of {', '.join(_DECISIONS)}")
             changed, reason = part.data.get("input"), part.data.get("reason")
-            given[part.data["waitId"]] = GivenAnswer(
+            answers[part.data["waitId"]] = GivenAnswer(
                 decision=decision,
                 result=part.data.get("result"),
                 input=changed if isinstance(changed, dict) else None,
@@ -137,9 +137,9 @@ def answers_of(message: A2aSaid, waits: list[WaitView]) -> dict[str, GivenAnswer
             )
     text = "\n".join(part.text for part in message.parts if part.text is not None)
     for wait in waits if text else ():
-        if wait.wait_id not in given:
-            given[wait.wait_id] = _text_answer(wait, text)
-    return given
+        if wait.wait_id not in answers:
+            answers[wait.wait_id] = _text_answer(wait, text)
+    return answers
 
 
 def _text_answer(wait: WaitView, text: str) -> GivenAnswer:

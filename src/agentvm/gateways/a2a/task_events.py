@@ -120,8 +120,8 @@ class TaskEvents:
         """Returns what the task waits for: a text for people, and data with the ids to answer with."""
         parts: list[dict[str, Any]] = []
         for wait in (self._waits[wait_id] for wait_id in waits if wait_id in self._waits):
-            asked = [question.message for question in (wait.questions or {}).values()]
-            parts.append({"text": "\n".join(asked) or f"{wait.name}: {wait.why}"})
+            messages = [question.message for question in (wait.questions or {}).values()]
+            parts.append({"text": "\n".join(messages) or f"{wait.name}: {wait.why}"})
             data = {"waitId": wait.wait_id, "kind": wait.kind, "tool": wait.name, "input": wait.input, "url": wait.url}
             parts.append({"data": {name: value for name, value in data.items() if value is not None}})
         return parts or [{"text": "The task waits for somebody"}]

@@ -66,13 +66,13 @@ class AgUiBody(Lenient, frozen=True, rename="camel"):
 
 def read_answers(body: AgUiBody) -> dict[str, GivenAnswer]:
     """Returns the results of the page's tools at the end of the messages, and the answers to interrupts, by their names."""
-    given: dict[str, GivenAnswer] = {}
+    answers: dict[str, GivenAnswer] = {}
     for message in reversed(body.messages):
         if message.role != "tool":
             break
         result = message.error or text_of(message.content)
-        given[message.tool_call_id or ""] = GivenAnswer(decision="answer", result=result)
-    return given | {entry.interrupt_id: _answer(entry) for entry in body.resume or ()}
+        answers[message.tool_call_id or ""] = GivenAnswer(decision="answer", result=result)
+    return answers | {entry.interrupt_id: _answer(entry) for entry in body.resume or ()}
 
 
 def _answer(entry: ResumeEntry) -> GivenAnswer:
@@ -131,10 +131,10 @@ def text_of(content: Any) -> str:
 
 def read_options(body: AgUiBody) -> TurnOptions | None:
     """Returns the page's tools, and its context and instructions for the agent; None for nothing."""
-    said = [text_of(message.content) for message in body.messages if message.role in ("system", "developer")]
-    said += [f"{about.description}: {about.value}" for about in body.context or ()]
+    system_texts = [text_of(message.content) for message in body.messages if message.role in ("system", "developer")]
+    system_texts += [f"{about.description}: {about.value}" for about in body.context or ()]
     tools = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {}} for tool in body.tools or ()
     ]
-    options = read_chosen({"instructions": "\n\n".join(filter(None, said)) or None, "tools": tools})
+    options = read_chosen({"instructions": "\n\n".join(filter(None, system_texts)) or None, "tools": tools})
     return None if options == TurnOptions() else options

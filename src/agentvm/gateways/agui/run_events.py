@@ -115,20 +115,20 @@ def _interrupt(wait: CallWaits) -> dict[str, Any]:
         about["message"] = wait.why
     if wait.kind in ("approval", "consent"):
         about["responseSchema"] = APPROVAL_SCHEMA
-    asked = {"toolName": wait.name, "input": wait.input, "questions": wait.questions, "url": wait.url}
-    about["metadata"] = {name: value for name, value in asked.items() if value is not None}
+    facts = {"toolName": wait.name, "input": wait.input, "questions": wait.questions, "url": wait.url}
+    about["metadata"] = {name: value for name, value in facts.items() if value is not None}
     return about
 
 
 def _usage(usage: Usage) -> list[dict[str, int]]:
     if usage == NO_USAGE:
         return []
-    given = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return [
         {
-            "inputTokens": given,
+            "inputTokens": input_tokens,
             "outputTokens": usage.output_tokens,
-            "totalTokens": given + usage.output_tokens,
+            "totalTokens": input_tokens + usage.output_tokens,
             "reasoningTokens": usage.thinking_tokens,
             "cachedInputTokens": usage.cache_read_tokens,
             "cacheWriteInputTokens": usage.cache_write_tokens,

@@ -72,20 +72,20 @@ class UiChatBody(Lenient, frozen=True, rename="camel"):
 
 def read_answers(message: UiMessage) -> dict[str, GivenAnswer]:
     """Returns the results of the page's tools and the approvals in the assistant's message, by the ids of calls and waits."""
-    given: dict[str, GivenAnswer] = {}
+    answers: dict[str, GivenAnswer] = {}
     for part in message.parts:
         match part:
             case UiPart(state="approval-responded", approval=UiApproval(id=wait_id, approved=bool(approved), reason=reason)):
-                given[wait_id] = GivenAnswer(decision="approve" if approved else "deny", reason=None if approved else reason)
+                answers[wait_id] = GivenAnswer(decision="approve" if approved else "deny", reason=None if approved else reason)
             case UiPart(tool_call_id=str(call_id), provider_executed=None | False, state="output-available", output=output):
-                given[call_id] = GivenAnswer(decision="answer", result=output)
+                answers[call_id] = GivenAnswer(decision="answer", result=output)
             case UiPart(tool_call_id=str(call_id), provider_executed=None | False, state="output-error", error_text=text):
-                given[call_id] = GivenAnswer(decision="answer", result=f"The tool failed: {text or ''}")
+                answers[call_id] = GivenAnswer(decision="answer", result=f"The tool failed: {text or ''}")
             case _:
                 pass
-    if not given:
+    if not answers:
         raise InvalidInput("The assistant's message at the end has no result of a tool and no answer to an approval")
-    return given
+    return answers
 
 
 def read_content(message: UiMessage) -> UserContent:
@@ -113,8 +113,8 @@ def read_options(body: UiChatBody) -> TurnOptions | None:
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters or tool.input_schema or {}}
         for tool in body.tools or ()
     ]
-    said = [part.text for message in body.messages if message.role == "system" for part in message.parts if part.text]
-    options = read_chosen({"instructions": "\n\n".join(said) or None, "tools": tools})
+    system_texts = [part.text for message in body.messages if message.role == "system" for part in message.parts if part.text]
+    options = read_chosen({"instructions": "\n\n".join(system_texts) or None, "tools": tools})
     return None if options == TurnOptions() else options
 
 

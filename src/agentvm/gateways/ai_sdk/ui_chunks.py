@@ -72,8 +72,8 @@ class UiChunks(BlockWriter):
             case _:
                 # The page answers, as if the tool were its own.
                 call_again = {"toolName": call.name, "input": call.input, "dynamic": True, "providerExecuted": False}
-                asked = {"waitId": call.wait_id, "why": call.why, "questions": call.questions, "url": call.url, **about}
-                question = encode({"type": "data-question", "id": call.wait_id, "data": asked})
+                facts = {"waitId": call.wait_id, "why": call.why, "questions": call.questions, "url": call.url, **about}
+                question = encode({"type": "data-question", "id": call.wait_id, "data": facts})
                 return question + encode({"type": "tool-input-available", **about, **call_again})
 
     def end_waiting(self) -> bytes:

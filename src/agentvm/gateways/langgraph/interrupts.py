@@ -32,11 +32,11 @@ _MEANT: dict[str, AnswerDecision] = {
 def interrupt_of(wait: WaitView | CallWaits) -> dict[str, Any]:
     """Returns a wait as the request of LangChain's human in the loop; a tool that the client runs, also as a headless tool."""
     name = wait.tool if isinstance(wait, WaitView) else wait.name
-    given = wait.input or {}
+    arguments = wait.input or {}
     review = {"action_name": name, "allowed_decisions": list(_DECISIONS[wait.kind])}
-    asked = {"name": name, "args": given, "description": wait.kind}
-    tool = {"type": "tool", "toolCall": {"id": wait.call_id, "name": name, "args": given}} if wait.kind == "client" else {}
-    return {"id": wait.wait_id, "value": {**tool, "action_requests": [asked], "review_configs": [review]}}
+    action = {"name": name, "args": arguments, "description": wait.kind}
+    tool = {"type": "tool", "toolCall": {"id": wait.call_id, "name": name, "args": arguments}} if wait.kind == "client" else {}
+    return {"id": wait.wait_id, "value": {**tool, "action_requests": [action], "review_configs": [review]}}
 
 
 def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
@@ -45,8 +45,8 @@ def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
         raise Unprocessable("Nothing of this thread waits for an answer")
     if isinstance(resume, dict) and resume and set(resume) <= {wait.wait_id for wait in waits}:
         return [_answer(wait, resume[wait.wait_id]) for wait in waits if wait.wait_id in resume]
-    given = resume.get("decisions") if isinstance(resume, dict) else resume
-    decisions = given if isinstance(given, list) else [resume] * len(waits)
+    raw_decisions = resume.get("decisions") if isinstance(resume, dict) else resume
+    decisions = raw_decisions if isinstance(raw_decisions, list) else [resume] * len(waits)
     if len(decisions) != len(waits):
         raise Unprocessable(f"{len(waits)} calls wait for an answer, and there are {len(decisions)} decisions")
     return [_answer(wait, decision) for wait, decision in zip(waits, decisions, strict=True)]

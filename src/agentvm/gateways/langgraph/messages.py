@@ -31,8 +31,15 @@ def moment(at: int) -> str:
 
 
 def human(message_id: str, content: UserContent) -> LangMessage:
-    said = content if isinstance(content, str) else [_block(part) for part in content]
-    return {"type": "human", "id": message_id, "content": said, "additional_kwargs": {}, "response_metadata": {}, "name": None}
+    text_or_blocks = content if isinstance(content, str) else [_block(part) for part in content]
+    return {
+        "type": "human",
+        "id": message_id,
+        "content": text_or_blocks,
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "name": None,
+    }
 
 
 def answer(
@@ -89,8 +96,8 @@ def messages_of(messages: Iterable[Message]) -> list[LangMessage]:
     history, calls = tuple(messages), dict[str, list[LangMessage]]()
     for message in history:
         if isinstance(message, ToolCallMessage) and not message.tool_call.by_provider:
-            made = message.tool_call
-            calls.setdefault(message.parent_id, []).append(call(made.id, made.name, made.input))
+            tool_call = message.tool_call
+            calls.setdefault(message.parent_id, []).append(call(tool_call.id, tool_call.name, tool_call.input))
     for message in history:
         match message:
             case UserMessage(id=message_id, content=content):

@@ -182,7 +182,7 @@ def _seed(message: SaidMessage) -> SeedMessage:
     content = read_content(message.content)
     match _role(message):
         case "assistant":
-            calls = tuple(ToolCall(id=made.id or "", name=made.name, input=made.args) for made in message.tool_calls or ())
+            calls = tuple(ToolCall(id=spec.id or "", name=spec.name, input=spec.args) for spec in message.tool_calls or ())
             return SeedMessage(role="assistant", content=text_of(content), tool_calls=calls)
         case "tool":
             return SeedMessage(role="tool", content=text_of(content), tool_call_id=message.tool_call_id)

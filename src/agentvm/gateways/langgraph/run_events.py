@@ -124,10 +124,10 @@ class RunEvents:
     def _close_answer(self, usage: Usage) -> list[tuple[str, bytes]]:
         if not self._message_id:
             return []
-        said = messages.answer(self._message_id, "".join(self._texts), self._calls, usage, "".join(self._thinking))
+        answer = messages.answer(self._message_id, "".join(self._texts), self._calls, usage, "".join(self._thinking))
         last = [] if usage == NO_USAGE else self._chunk(usage_metadata=messages.usage_of(usage))
         self._end_answer()
-        return [*last, *self._complete(said), *self._add("agent", said)]
+        return [*last, *self._complete(answer), *self._add("agent", answer)]
 
     def _add(self, node: str, message: LangMessage) -> list[tuple[str, bytes]]:
         """Adds a message to the history, and returns that as an update and as values."""
@@ -151,8 +151,8 @@ class RunEvents:
 
     def _call_chunk(self, call_id: str, name: str | None, piece: str) -> list[tuple[str, bytes]]:
         index = self._indexes.get(call_id, 0)
-        given = {"name": name, "args": piece, "id": call_id if name else None, "index": index, "type": "tool_call_chunk"}
-        return self._chunk(tool_call_chunks=[given])
+        chunk = {"name": name, "args": piece, "id": call_id if name else None, "index": index, "type": "tool_call_chunk"}
+        return self._chunk(tool_call_chunks=[chunk])
 
     def _whole(self, message: LangMessage) -> list[tuple[str, bytes]]:
         tuples = [("messages", _encode([message, self._tools_about]))] if self._has_tuples else []

@@ -83,7 +83,7 @@ class _RunSource:
             if not events:
                 return False
             self._parts += [(part, event.seq) for event in events for part in self._reader.read(event)]
-            self._parts = [told for told in self._parts if self._counts(*told)]
+            self._parts = [counted for counted in self._parts if self._counts(*counted)]
         return True
 
     def _counts(self, part: TurnPart, cursor: int) -> bool:

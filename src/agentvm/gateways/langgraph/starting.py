@@ -74,15 +74,15 @@ async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
 
 async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> StartedRun:
     """Says everything to a new session, which lists leave out; a request with a key that is sent again, to the same one."""
-    said, key = read_input(ask.body.input, ()), _key_of(ask)
-    session = await _lone_session(ask, talk, image_id, said, key)
+    input, key = read_input(ask.body.input, ()), _key_of(ask)
+    session = await _lone_session(ask, talk, image_id, input, key)
     is_temporary = ask.body.on_completion != "keep"
     if is_temporary:
         # Also if nobody waits for the answer, or the server is killed.
         await talk.mark_unstored(session)
     named = NamedSession(session.session_id, session.session_id, {"assistant_id": ask.body.assistant_id}, "idle")
-    options = read_options(ask.body, said.instructions)
-    sent = await talk.say(session.session_id, said.content, key=key, options=options)
+    options = read_options(ask.body, input.instructions)
+    sent = await talk.say(session.session_id, input.content, key=key, options=options)
     # Whoever gives a key may come back for the answer: the session goes some time after its end.
     return StartedRun(talk, Thread(named, session, None), sent, is_temporary=is_temporary and key is None)
 
@@ -102,8 +102,8 @@ async def resume_run(talk: Talk, thread: Thread, resume: Any) -> StartedRun:
     waits = await open_waits(talk, thread.session)
     answers = read_resume(resume, waits)
     cursor = await talk.cursor(thread.session)
-    for given in answers:
-        await talk.ask(given)
+    for answer in answers:
+        await talk.ask(answer)
     return StartedRun(talk, thread, await talk.sent(await talk.turn(waits[0].turn_id)), Settled(cursor))
 
 
@@ -113,9 +113,9 @@ async def _say(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId)
         return StartedRun(talk, thread, await _regenerate(talk, thread, history, body.head))
     if (turn_id := _repeated(body, history)) is not None:
         return StartedRun(talk, thread, await talk.sent(await talk.turn(turn_id)))
-    said = read_input(body.input, {message.id for message in history.messages})
-    options = read_options(body, said.instructions)
-    thread = await _prepare(talk, thread, image_id, said.seeds, history.messages)
+    input = read_input(body.input, {message.id for message in history.messages})
+    options = read_options(body, input.instructions)
+    thread = await _prepare(talk, thread, image_id, input.seeds, history.messages)
     # By these, clients look for their threads.
     agent = {"graph_id": body.assistant_id, "assistant_id": body.assistant_id}
     thread = await set_metadata(talk, thread, {**thread.named.metadata, **agent})
@@ -126,8 +126,8 @@ async def _say(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId)
     strategy = body.multitask_strategy
     sent = await talk.say(
         thread.session.session_id,
-        said.content,
-        key=_key(ask, said, history),
+        input.content,
+        key=_key(ask, input, history),
         options=options,
         on_busy=strategy if strategy in ("reject", "interrupt") else "queue",
     )

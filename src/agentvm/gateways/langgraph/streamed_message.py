@@ -103,17 +103,17 @@ class StreamedMessage:
         """Finishes the open block, if there is one."""
         if not self._block:
             return []
-        block, said = self._block, "".join(self._pieces)
+        block, text = self._block, "".join(self._pieces)
         match block["type"]:
             case "text":
-                self._texts.append(said)
-                block = {**block, "text": said}
+                self._texts.append(text)
+                block = {**block, "text": text}
             case "reasoning":
-                self._thinking.append(said)
-                block = {**block, "reasoning": said}
+                self._thinking.append(text)
+                block = {**block, "reasoning": text}
             case _:
                 # The model stopped before the call was complete.
-                block = {**block, "type": "invalid_tool_call", "args": said, "error": "The call was not finished"}
+                block = {**block, "type": "invalid_tool_call", "args": text, "error": "The call was not finished"}
         self._close()
         return [{"event": "content-block-finish", "index": self._index, "content": block}]
 

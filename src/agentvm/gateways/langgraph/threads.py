@@ -218,7 +218,7 @@ async def search(ask: Ask[ThreadSearchBody], talk: Talk) -> GatewayReply:
     aliases, query = talk.aliases(container_id), _query(body)
     if body.ids is not None:
         by_id = [await aliases.list(GATEWAY, NamedQuery(external=external)) for external in body.ids[:PAGE_MAX]]
-        listed = tuple(named for found in by_id for named in found)
+        listed = tuple(named for page in by_id for named in page)
     else:
         listed = await aliases.list(GATEWAY, query)
     threads: list[dict[str, Any]] = []

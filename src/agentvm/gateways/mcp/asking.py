@@ -105,15 +105,15 @@ async def ask_agent(
     streams: bool,
 ) -> GatewayReply:
     """Says a message, and answers with the turn. A client that leaves before its end stops the turn."""
-    said = read(arguments, AskArguments, "arguments")
+    question = read(arguments, AskArguments, "arguments")
     if key is not None and not 0 < len(key) <= KEY_MAX:
         raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
-    if said.session_id is not None:
-        session = await talk.session(said.session_id)
+    if question.session_id is not None:
+        session = await talk.session(question.session_id)
     else:
         image = await talk.agent(agent, container_id)
         session = await talk.open(image.image_id, None if key is None else Alias(REQUESTS, key))
-    sent = await talk.say(session.session_id, said.message, key=key)
+    sent = await talk.say(session.session_id, question.message, key=key)
     encoder = AskStream(call, sent)
     if streams:
         return GatewayReply(content=stream_parts(talk, sent, encoder, interrupts=True), media_type=MEDIA_TYPE)
@@ -208,5 +208,5 @@ class AskStream:
             return b""
         about = {"progressToken": self._token, "progress": self._progress, "message": "".join(self._untold)}
         self._told_at, self._untold = now, []
-        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": about}
-        return event(msgspec.json.encode(told), "message")
+        notification = {"jsonrpc": "2.0", "method": "notifications/progress", "params": about}
+        return event(msgspec.json.encode(notification), "message")

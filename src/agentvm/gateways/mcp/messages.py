@@ -95,8 +95,8 @@ def call_of(message: McpMessage, headers: Mapping[str, str]) -> McpCall | None:
     if message.id is None:
         raise MessageRefused(McpCode.INVALID_REQUEST, "The id of a request must not be null")
     params, version = message.params or {}, headers.get(VERSION_HEADER)
-    told = _meta(params).get(VERSION_MEMBER)
-    if version in HANDSHAKE or (version is None and told is None):
+    protocol_version = _meta(params).get(VERSION_MEMBER)
+    if version in HANDSHAKE or (version is None and protocol_version is None):
         return McpCall(message.id, message.method, params, is_stateless=False)
     _check_envelope(message.method, params, headers)
     return McpCall(message.id, message.method, params, is_stateless=True)

@@ -105,8 +105,8 @@ async def _call_tool(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> Gateway
     params, container = call.read(ToolParams), ask.headers.get(CONTAINER_HEADER)
     arguments = params.arguments or {}
     if params.name == SEARCH:
-        found = await search_sessions(talk, call, read(arguments, SearchArguments, "arguments"), container)
-        return GatewayReply(content=found)
+        result = await search_sessions(talk, call, read(arguments, SearchArguments, "arguments"), container)
+        return GatewayReply(content=result)
     if params.name == READ:
         return GatewayReply(content=await read_session(talk, call, read(arguments, ReadArguments, "arguments")))
     talk.principal.require(USE)
@@ -129,8 +129,8 @@ async def _discover(talk: Talk, call: McpCall) -> dict[str, Any]:
 
 
 async def _initialize(talk: Talk, call: McpCall) -> dict[str, Any]:
-    asked = call.read(InitializeParams).protocolVersion
-    version = asked if asked in HANDSHAKE else HANDSHAKE[-1]
+    requested = call.read(InitializeParams).protocolVersion
+    version = requested if requested in HANDSHAKE else HANDSHAKE[-1]
     about = {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": SERVER_INFO, "instructions": INSTRUCTIONS}
     return call.result(about)
 

@@ -57,17 +57,17 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
     if (model := relayed_model(talk, body.model)) is not None:
         return await relay_chat(ask, talk, model)
     options = read_options(body)
-    said = read_conversation(body)
+    conversation = read_conversation(body)
     named, key = ask.headers.get(SESSION_HEADER), ask.headers.get(KEY_HEADER)
     if key is not None and not 0 < len(key) <= KEY_MAX:
         raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
     image = await talk.agent(body.model, container_id)
-    request = _Request(talk, body, said, image.image_id, image.container_id, named, key)
+    request = _Request(talk, body, conversation, image.image_id, image.container_id, named, key)
     session, taken = await _session(request)
     answered: WaitId | None = None
     try:
-        if said.results:
+        if conversation.results:
             sent = await _answer(request, session)
         else:
             is_known = taken is not None or key is not None or named not in (None, NEW)
@@ -75,7 +75,7 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
             if asked is not None:
                 sent, answered = asked
             else:
-                sent = await talk.say(session.session_id, said.content, key=key, options=options)
+                sent = await talk.say(session.session_id, conversation.content, key=key, options=options)
     except AgentVMError:
         if taken is not None:
             # Nothing was said: the session still ends with this history.

@@ -125,14 +125,14 @@ def read_conversation(body: ChatBody) -> ChatConversation:
 def read_options(body: ChatBody) -> TurnOptions | None:
     """Returns what the request chooses for its turn; None for nothing."""
     _refuse(body)
-    said = [text_of(_content(message.content)) for message in body.messages if message.role in ("system", "developer")]
+    system_texts = [text_of(_content(message.content)) for message in body.messages if message.role in ("system", "developer")]
     tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
     chosen = {
         "temperature": body.temperature,
         "maxTokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
-        "instructions": "\n\n".join(filter(None, said)) or None,
+        "instructions": "\n\n".join(filter(None, system_texts)) or None,
         "tools": tools,
         "output": output_of(body.response_format, "response_format"),
     }
@@ -198,10 +198,10 @@ def _call(call: ChatToolCall) -> ToolCall:
         arguments = spec.arguments.encode()
         check(arguments, Bound(max_bytes=len(arguments), max_values=ARGUMENTS_VALUES_MAX), "The arguments of a call")
     try:
-        given = msgspec.json.decode(spec.arguments or "{}") if spec is not None else {}
+        decoded = msgspec.json.decode(spec.arguments or "{}") if spec is not None else {}
     except msgspec.DecodeError:
-        given = {}
-    return ToolCall(id=call.id, name="" if spec is None else spec.name, input=given if isinstance(given, dict) else {})
+        decoded = {}
+    return ToolCall(id=call.id, name="" if spec is None else spec.name, input=decoded if isinstance(decoded, dict) else {})
 
 
 def _content(content: str | tuple[ContentPart, ...] | None) -> UserContent:
@@ -229,7 +229,7 @@ def digest_of(model: str, seeds: Sequence[SeedMessage]) -> str:
     """Returns the name of a history: equal histories with the same model have the same one."""
     digest = hashlib.sha256(model.encode())
     for seed in seeds:
-        said = text_of(seed.content).strip() if seed.role != "user" else seed.content
+        text = text_of(seed.content).strip() if seed.role != "user" else seed.content
         calls = [(call.id, call.name) for call in seed.tool_calls]
-        digest.update(msgspec.json.encode((seed.role, said, calls, seed.tool_call_id)))
+        digest.update(msgspec.json.encode((seed.role, text, calls, seed.tool_call_id)))
     return digest.hexdigest()

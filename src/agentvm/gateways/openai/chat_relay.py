@@ -98,8 +98,8 @@ def rewritten(ask: Ask[ChatBody], model: str, limit: str, end_user: str | None) 
     if body.max_tokens is None and body.max_completion_tokens is None:
         changed[limit] = ANSWER_TOKENS
     if body.stream:
-        given = members_of(bytes(members["stream_options"])) if body.stream_options is not None else {}
-        changed["stream_options"] = {**given, "include_usage": True}
+        options = members_of(bytes(members["stream_options"])) if body.stream_options is not None else {}
+        changed["stream_options"] = {**options, "include_usage": True}
     if end_user is not None:
         changed |= {name: end_user for name in ("user", "safety_identifier") if name in members}
     return msgspec.json.encode({**members, **changed})

@@ -30,10 +30,10 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 def about(status: int, code: str, message: str, param: str | None = None) -> ErrorBody:
     """Returns the body of an error."""
-    kind, known = _TYPES.get(status, ("server_error" if status >= SERVER_ERROR_MIN else "invalid_request_error", None))
+    kind, known_code = _TYPES.get(status, ("server_error" if status >= SERVER_ERROR_MIN else "invalid_request_error", None))
     if code in NO_SUCH_MODEL:
         code, param = "model_not_found", "model"
-    return ErrorBody(ErrorAbout(message, kind, param, known or code))
+    return ErrorBody(ErrorAbout(message, kind, param, known_code or code))
 
 
 def shape(problem: GatewayProblem) -> ShapedProblem:

@@ -113,7 +113,7 @@ def read_input(body: ResponseBody) -> ResponseInput:
     if isinstance(body.input, str):
         return ResponseInput((), body.input, {}, body.instructions)
     seeds, instructions = read_items(body.input)
-    said = "\n\n".join(filter(None, (body.instructions, instructions))) or None
+    system_text = "\n\n".join(filter(None, (body.instructions, instructions))) or None
     start = len(seeds)
     while start > 0 and seeds[start - 1].role == seeds[-1].role != "assistant":
         start -= 1
@@ -121,10 +121,10 @@ def read_input(body: ResponseBody) -> ResponseInput:
     if not last:
         raise InvalidInput("input must end with a message of the user, or with results of tools")
     if last[0].role == "tool":
-        return ResponseInput(seeds[:start], "", {seed.tool_call_id or "": str(seed.content) for seed in last}, said)
+        return ResponseInput(seeds[:start], "", {seed.tool_call_id or "": str(seed.content) for seed in last}, system_text)
     if start > 0 and seeds[start - 1].role == "tool" and body.previous_response_id:
         raise Unprocessable("Results of tools and a message of the user cannot be sent together; send the results first")
-    return ResponseInput(seeds[:start], _joined(last), {}, said)
+    return ResponseInput(seeds[:start], _joined(last), {}, system_text)
 
 
 def read_items(items: Sequence[InputItem]) -> tuple[tuple[SeedMessage, ...], str | None]:
@@ -218,10 +218,10 @@ def _seeds(item: InputItem) -> list[SeedMessage]:
 
 def _call(item: InputItem, call_id: str | None) -> ToolCall:
     try:
-        given = msgspec.json.decode(item.arguments or "{}")
+        arguments = msgspec.json.decode(item.arguments or "{}")
     except msgspec.DecodeError:
-        given = {}
-    return ToolCall(id=call_id or "", name=item.name or "", input=given if isinstance(given, dict) else {})
+        arguments = {}
+    return ToolCall(id=call_id or "", name=item.name or "", input=arguments if isinstance(arguments, dict) else {})
 
 
 def _content(content: str | tuple[InputPart, ...] | None) -> UserContent:

@@ -34,13 +34,13 @@ _encode = msgspec.json.Encoder().encode
 
 def response_usage(usage: Usage) -> dict[str, Any]:
     """Returns the tokens in the words of responses, where those of the cache are part of the input."""
-    given = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    input_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens},
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
-        "total_tokens": given + usage.output_tokens,
+        "total_tokens": input_tokens + usage.output_tokens,
     }
 
 
@@ -188,8 +188,8 @@ class ResponseEvents:
         return written + self._events(self._said.add(text))
 
     def _close(self, *, is_whole: bool = True) -> bytes:
-        said, self._said, self._text = self._said, None, b""
-        return b"" if said is None else self._events(said.close(is_whole=is_whole))
+        text, self._said, self._text = self._said, None, b""
+        return b"" if text is None else self._events(text.close(is_whole=is_whole))
 
     def _open_call(self, call_id: str, name: str, *, is_client: bool | None = None) -> bytes:
         if call_id in self._calls:

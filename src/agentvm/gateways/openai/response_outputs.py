@@ -117,12 +117,12 @@ class CallItem:
             return []
         if result is None:
             return self._done("incomplete")
-        made = self.make({})
+        call = self.make({})
         if result.is_error:
             self._change(error=call_error(result.text))
-            return [*made, ("response.mcp_call.failed", self._place), *self._done("failed")]
+            return [*call, ("response.mcp_call.failed", self._place), *self._done("failed")]
         self._change(output=result.text)
-        return [*made, ("response.mcp_call.completed", self._place), *self._done("completed")]
+        return [*call, ("response.mcp_call.completed", self._place), *self._done("completed")]
 
     def _done(self, status: str) -> list[ItemEvent]:
         self.is_open = False

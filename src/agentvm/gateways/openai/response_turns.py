@@ -144,8 +144,8 @@ async def session_messages(talk: Talk, session: Session) -> list[Message]:
     page = await talk.ask(SessionHistory(session_id=session.session_id, order="newest", limit=PAGE_MAX))
     messages = list(page.messages)
     while page.next_cursor is not None and len(messages) < MESSAGES_MAX:
-        asked = SessionHistory(session_id=session.session_id, order="newest", cursor=page.next_cursor, limit=PAGE_MAX)
-        page = await talk.ask(asked)
+        page_request = SessionHistory(session_id=session.session_id, order="newest", cursor=page.next_cursor, limit=PAGE_MAX)
+        page = await talk.ask(page_request)
         messages += page.messages
     return in_order(messages[::-1])
 

@@ -53,8 +53,8 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
     """Answers a response: in one piece, as events, or at once for one in the background."""
     body = ask.body
     talk.principal.require("agent:use")
-    said = read_input(body)
-    options = read_response_options(body, said)
+    input = read_input(body)
+    options = read_response_options(body, input)
     key = ask.headers.get(KEY_HEADER)
     if key is not None and not 0 < len(key) <= KEY_MAX:
         raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
@@ -63,15 +63,15 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
     named = body.conversation_id
     previous = None if body.previous_response_id is None else await find_response(talk, body.previous_response_id)
     conversation = None if named is None else await find_conversation(talk, named, image.container_id)
-    request = _Request(talk, body, said, image.image_id, image.container_id, key, previous, conversation)
-    if said.results:
-        found = await _answer(request)
-        sent = await talk.sent(found.turn)
+    request = _Request(talk, body, input, image.image_id, image.container_id, key, previous, conversation)
+    if input.results:
+        response = await _answer(request)
+        sent = await talk.sent(response.turn)
     else:
         session = await _session(request)
-        sent = await talk.say(session.session_id, said.content, key=key, options=options)
-        found = FoundResponse(sent.turn, 1)
-    return await _reply(request, found, sent)
+        sent = await talk.say(session.session_id, input.content, key=key, options=options)
+        response = FoundResponse(sent.turn, 1)
+    return await _reply(request, response, sent)
 
 
 async def _session(request: _Request) -> Session:
@@ -167,43 +167,43 @@ async def _is_only_turn(talk: Talk, turn: Turn) -> bool:
 
 async def retrieve(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Answers a response as it is now, or its events: those of before from the log, then those that happen."""
-    found = await find_response(talk, ask.path["response_id"])
+    response = await find_response(talk, ask.path["response_id"])
     if ask.query.get("stream") != "true":
-        return GatewayReply(content=_now(found, (await found.read(talk))[0]))
+        return GatewayReply(content=_now(response, (await response.read(talk))[0]))
     starting = ask.query.get("starting_after", "-1")
     if not starting.removeprefix("-").isdecimal():
         raise InvalidInput("starting_after is a sequence number")
-    events, written = await found.read(talk, int(starting))
+    events, written = await response.read(talk, int(starting))
     if events.is_done:
         return GatewayReply(content=written, media_type=MEDIA_TYPE)
-    events = await found.events(talk, int(starting))
+    events = await response.events(talk, int(starting))
     return GatewayReply(
-        content=stream_parts(talk, await talk.sent(found.turn), events, interrupts=False), media_type=MEDIA_TYPE
+        content=stream_parts(talk, await talk.sent(response.turn), events, interrupts=False), media_type=MEDIA_TYPE
     )
 
 
 async def cancel(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Stops a response. One that has ended is answered as it is."""
-    found = await find_response(talk, ask.path["response_id"])
-    events, _ = await found.read(talk)
+    response = await find_response(talk, ask.path["response_id"])
+    events, _ = await response.read(talk)
     if events.is_done:
-        return GatewayReply(content=_now(found, events))
-    sent = await talk.sent(found.turn)
+        return GatewayReply(content=_now(response, events))
+    sent = await talk.sent(response.turn)
     await talk.stop(sent)
     with anyio.move_on_after(STOP_SECONDS):
         async for _ in talk.parts(sent):
             pass
-    found = FoundResponse(await talk.turn(found.turn.turn_id), found.number)
-    events, _ = await found.read(talk)
+    response = FoundResponse(await talk.turn(response.turn.turn_id), response.number)
+    events, _ = await response.read(talk)
     # A turn that is queued ends when it is its turn.
-    return GatewayReply(content={**_now(found, events), **({} if events.is_done else {"status": "cancelled"})})
+    return GatewayReply(content={**_now(response, events), **({} if events.is_done else {"status": "cancelled"})})
 
 
 async def delete(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Deletes a response, with its session if that has nothing else; a conversation keeps its messages."""
-    found = await find_response(talk, ask.path["response_id"])
-    named, turn = ask.path["response_id"], found.turn
-    if found.number == 1 and await _is_only_turn(talk, turn):
+    response = await find_response(talk, ask.path["response_id"])
+    named, turn = ask.path["response_id"], response.turn
+    if response.number == 1 and await _is_only_turn(talk, turn):
         await talk.ask(SessionDelete(session_id=turn.session_id))
     else:
         await talk.aliases(turn.container_id).put(Alias(DELETED, named), turn.session_id, talk.vm.clock())
@@ -212,15 +212,15 @@ async def delete(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
 
 async def input_items(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Lists the input of a response: the user's message, or the results of the caller's tools."""
-    found = await find_response(talk, ask.path["response_id"])
-    messages = await turn_messages(talk, found.turn)
-    if found.number == 1:
+    response = await find_response(talk, ask.path["response_id"])
+    messages = await turn_messages(talk, response.turn)
+    if response.number == 1:
         return GatewayReply(
             content=page_of([input_of(message) for message in messages if isinstance(message, UserMessage)], ask.query)
         )
-    before, _ = await FoundResponse(found.turn, found.number - 1).read(talk)
-    asked = {item["call_id"] for item in before.response["output"] if item["type"] == "function_call"}
-    results = [message for message in messages if isinstance(message, ToolResultMessage) and message.tool_call_id in asked]
+    before, _ = await FoundResponse(response.turn, response.number - 1).read(talk)
+    call_ids = {item["call_id"] for item in before.response["output"] if item["type"] == "function_call"}
+    results = [message for message in messages if isinstance(message, ToolResultMessage) and message.tool_call_id in call_ids]
     return GatewayReply(content=page_of([result_of(message) for message in results], ask.query))
 
 

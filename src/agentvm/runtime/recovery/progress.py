@@ -78,45 +78,45 @@ def drop_ended(events: Sequence[Event]) -> list[Event]:
 
 def find_partial(tail: Sequence[Event], turn_id: TurnId) -> Partial | None:
     """The message that a turn was in when its process died, from what had been told of it."""
-    found: Partial | None = None
+    partial: Partial | None = None
     pieces: list[str] = []
     for event in tail:
         if event.scope.turn_id != turn_id:
             continue
         match event.data:
             case MessageStart(message_id=message_id, text=text):
-                found, pieces = Partial(MessageId(message_id)), [text or ""]
+                partial, pieces = Partial(MessageId(message_id)), [text or ""]
             case TextDelta(text=text):
                 pieces.append(text)
-            case ToolUseStop(tool_call_id=call_id) if found is not None:
-                found = replace(found, calls=(*found.calls, call_id))
+            case ToolUseStop(tool_call_id=call_id) if partial is not None:
+                partial = replace(partial, calls=(*partial.calls, call_id))
             case MessageStop():
-                found = None
+                partial = None
             case _:
                 pass
-    return None if found is None else replace(found, text="".join(pieces))
+    return None if partial is None else replace(partial, text="".join(pieces))
 
 
 def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
     """The call that a turn was in when its process died, from what had been told of it."""
     call: MessageStart | None = None
-    reported, said = NO_USAGE, ""
+    reported, partial_text = NO_USAGE, ""
     for event in tail:
         if event.scope.turn_id != turn_id:
             continue
         match event.data:
             case MessageStart() as call:
-                reported, said = NO_USAGE, ""
+                reported, partial_text = NO_USAGE, ""
             case MessageDelta(usage=usage) if usage is not None:
                 reported = usage
             case TextDelta(text=text) | ThinkingDelta(text=text):
-                said += text
+                partial_text += text
             case MessageStop() | TurnResumed():
                 # It ended, or an earlier recovery has seen to it.
                 call = None
             case _:
                 pass
-    return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, said), call.asked)
+    return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, partial_text), call.asked)
 
 
 def review(history: Sequence[Message], turn_id: TurnId) -> Done:
@@ -131,9 +131,9 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         and message.tool_call.id not in answered
         and not message.tool_call.by_provider
     )
-    asked = [message for message in own if isinstance(message, ToolCallMessage)]
-    calls = [message.tool_call for message in asked]
-    at_provider = [one for one in asked if one.tool_call.by_provider and one.tool_call.id not in answered]
+    call_messages = [message for message in own if isinstance(message, ToolCallMessage)]
+    calls = [message.tool_call for message in call_messages]
+    at_provider = [one for one in call_messages if one.tool_call.by_provider and one.tool_call.id not in answered]
     alike = Counter((call.name, msgspec.json.encode(call.input, order="deterministic")) for call in calls)
     (name, _), times = max(alike.items(), key=lambda one: one[1], default=(("", b""), 0))
     return Done(

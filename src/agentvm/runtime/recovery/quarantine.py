@@ -30,10 +30,10 @@ class Quarantine:
 
     async def look(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Looks at a session that another node has set aside, or released."""
-        found = {(tenant, one.session_id): one.quarantine or "" for tenant, one in await self._store.list_quarantined()}
+        quarantined = {(tenant, one.session_id): one.quarantine or "" for tenant, one in await self._store.list_quarantined()}
         self._reasons.pop((tenant_id, session_id), None)
-        if (tenant_id, session_id) in found:
-            self._reasons[tenant_id, session_id] = found[tenant_id, session_id]
+        if (tenant_id, session_id) in quarantined:
+            self._reasons[tenant_id, session_id] = quarantined[tenant_id, session_id]
 
     def check(self, tenant_id: TenantId, session_id: SessionId) -> None:
         reason = self._reasons.get((tenant_id, session_id))

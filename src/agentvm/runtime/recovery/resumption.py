@@ -139,17 +139,17 @@ async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: T
     """Reads what the turn has said, called and waited for."""
     async with ports.taking_up:
         own = await _own_messages(ports, tenant_id, log, left)
-        told = await _told(ports, tenant_id, log, left)
+        events = await _told(ports, tenant_id, log, left)
     done = progress.review(own, left.turn_id)
-    accepted.cut, accepted.spent = progress.find_cut(told, left.turn_id), done.usage
-    accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(told, left.turn_id))
+    accepted.cut, accepted.spent = progress.find_cut(events, left.turn_id), done.usage
+    accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(events, left.turn_id))
     accepted.asked_for, accepted.lost_at_provider = _whole_calls(own, accepted.state.told_id), done.lost_at_provider
     if done.call_ids:
         placed = await ports.store.tenant(tenant_id).placed_calls().list_turn(left.session_id, left.turn_id)
         tool_ms, nested = progress.find_tool_use(placed)
         accepted.tool_seconds, accepted.nested = max(accepted.tool_seconds, tool_ms / 1000), accepted.nested | nested
     if accepted.state.pending:
-        accepted.started = progress.find_started(told, left.turn_id, accepted.state.pending)
+        accepted.started = progress.find_started(events, left.turn_id, accepted.state.pending)
         waits = ports.store.tenant(tenant_id).waits((left.container_id,))
         # One that was answered meanwhile is known better.
         stored = {wait.call_id: wait for wait in await waits.list_turn(left.session_id, left.turn_id)}

@@ -115,6 +115,8 @@ async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted:
         return cut
     history = await ports.recall(tenant_id, image.container_id, session_id)
     system, summary = system_text(image.definition), None if history.summary is None else history.summary.text
-    said = context.build(history.messages, accepted.state.turn_id, system=system, tools=(), budget=window, summary=summary)
-    read = count_tokens(said) + estimate_tokens(system or "")
+    conversation = context.build(
+        history.messages, accepted.state.turn_id, system=system, tools=(), budget=window, summary=summary
+    )
+    read = count_tokens(conversation) + estimate_tokens(system or "")
     return replace(cut, usage=msgspec.structs.replace(cut.usage, input_tokens=read, estimated=True))

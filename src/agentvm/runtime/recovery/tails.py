@@ -139,17 +139,17 @@ class _Folding:
         """Whether the part is still to be folded; one that was is there for its neighbours, or for a stop that it tells of."""
         try:
             last = last_seq(part.events)
-            told = decode_some(part.events, part.tenant_id, _FOLLOWED)
+            events = decode_some(part.events, part.tenant_id, _FOLLOWED)
         except _UNREADABLE as problem:
             logger.error("events_unreadable", session_id=part.session_id, problem=repr(problem))
             return False
-        for event in told:
+        for event in events:
             log.follow(event.data)
         if last <= log.head:
             return False
         # What was folded before says nothing of the process that has just ended.
         self.suspended |= log.suspended
-        for event in told:
+        for event in events:
             if isinstance(event.data, TurnResumed):
                 self.suspended.discard(event.data.turn_id)
         return True
@@ -205,8 +205,8 @@ async def _restore(
         if size > room:
             log.skip(last, entry)
             return 0
-        found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
-        events = decode_events(part.events, part.tenant_id, found)
+        messages: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
+        events = decode_events(part.events, part.tenant_id, messages)
     except (*_UNREADABLE, RecordUnreadable) as problem:
         logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
         log.skip(last, entry)

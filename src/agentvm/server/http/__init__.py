@@ -51,7 +51,7 @@ def _cached(request: HttpRequest, content: bytes, media_type: str, headers: Mapp
     """Returns a response that clients revalidate each time and download once per release."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     about = {"ETag": tag, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", **headers}
-    known = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
-    if tag in known or "*" in known:
+    etags = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
+    if tag in etags or "*" in etags:
         return HttpResponse(status=304, headers=about)
     return HttpResponse(content=content, media_type=media_type, headers=about)

@@ -47,8 +47,8 @@ def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
     """Yields the routes of the page and of its form."""
 
     async def show(request: HttpRequest) -> HttpResponse:
-        found = await _find(vm, request.path_params["token"])
-        return _page(_GONE, 410) if found is None else _page(_form(found[1]))
+        wait = await _find(vm, request.path_params["token"])
+        return _page(_GONE, 410) if wait is None else _page(_form(wait[1]))
 
     async def decide(request: HttpRequest) -> HttpResponse:
         body = b"".join([chunk async for chunk in request.stream()])
@@ -56,10 +56,10 @@ def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         approves, token = fields.get("decision") == "approve", request.path_params["token"]
         if not approves and fields.get("decision") != "deny":
             return _page("<h1>Choose an answer</h1>", 422)
-        found = await _find(vm, token)
-        if found is None:
+        answer_link = await _find(vm, token)
+        if answer_link is None:
             return _page(_GONE, 410)
-        link, wait = found
+        link, wait = answer_link
         answer = WaitAnswer(
             decision="approve" if approves else "deny", reason=fields.get("reason", "").strip()[:REASON_MAX] or None
         )
@@ -67,8 +67,8 @@ def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         is_taken = await vm.runtime.answer_wait(link.tenant_id, wait, answer, link.made_by)
         await vm.store.wait_links.use(token, vm.clock())
         await _audit(vm, link, request, "ok" if is_taken else "refused:wait_answered")
-        said = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn goes on.</p>"
-        return _page(said) if is_taken else _page(_GONE, 410)
+        page = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn goes on.</p>"
+        return _page(page) if is_taken else _page(_GONE, 410)
 
     yield HttpRoute("GET", PATH, show)
     yield HttpRoute("POST", PATH, decide, FORM_MAX_BYTES)

@@ -54,9 +54,9 @@ class GatewaySockets:
 
     async def serve(self, scope: dict[str, Any], wire: Wire, receive: Receive) -> tuple[int, str] | None:
         """Serves a socket until it is closed; returns the status and the text of a refusal before it is opened."""
-        found = self._find(scope)
-        assert found is not None  # by `serves`
-        gateway, socket, path = found
+        match = self._find(scope)
+        assert match is not None  # by `serves`
+        gateway, socket, path = match
         subprotocols = scope.get("subprotocols", ())
         try:
             credential = of_socket(scope["headers"], scope.get("query_string", b""), subprotocols, also=gateway.key_headers)

@@ -45,13 +45,13 @@ def served_gateways(settings: GatewaySettings) -> tuple[Gateway, ...]:
 @functools.cache
 def places() -> tuple[tuple[str, Gateway], ...]:
     """Returns the paths that belong to a gateway alone: its prefix, or below a shared one the first words of its routes."""
-    found: dict[str, Gateway] = {}
+    gateways: dict[str, Gateway] = {}
     for gateway in GATEWAYS:
         for prefix in gateway.prefixes:
             words = {f"{prefix}/{route.path.split('/')[1]}" for route in gateway.routes} if prefix == SHARED else {prefix}
-            found |= dict.fromkeys(sorted(words), gateway)
-        found |= {route.path: gateway for route in gateway.roots}
-    return tuple(found.items())
+            gateways |= dict.fromkeys(sorted(words), gateway)
+        gateways |= {route.path: gateway for route in gateway.roots}
+    return tuple(gateways.items())
 
 
 class GatewayRoutes:

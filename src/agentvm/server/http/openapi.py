@@ -114,13 +114,13 @@ _NAMED = {"resource_id": "An id, or a percent-encoded URI: `resource%3A%2F%2Fpro
 
 def readable(names: Iterable[str]) -> dict[str, str]:
     """Returns readable names of schemas: UserPage, User, KeyRequest. A schema whose name is taken keeps its own."""
-    known, plain = set(names), dict[str, str]()
-    for name in sorted(known):
+    name_set, plain = set(names), dict[str, str]()
+    for name in sorted(name_set):
         last = name.rpartition(".")[2]
         page = re.fullmatch(r"Page_(\w+)_", last)
         base = re.sub(r"(?<=\w)(View|Record)$", "", page[1] if page else last)
         short = f"{base}Page" if page else re.sub(r"(?<=\w)Given$", "Request", base)
-        taken = (known - {name}) | set(plain.values())
+        taken = (name_set - {name}) | set(plain.values())
         plain[name] = next((candidate for candidate in (short, last) if candidate not in taken), name)
     return plain
 
@@ -225,8 +225,8 @@ def _failure(status: int, schemas: _Schemas) -> Json:
 
 def _public(schemas: _Schemas) -> Json:
     def read(name: str, summary: str, content: Json, **others: Json) -> Json:
-        said: Json = {"description": "OK", "headers": _REQUEST_ID, "content": content}
-        responses = {"200": said, **{status[1:]: other for status, other in others.items()}}
+        response: Json = {"description": "OK", "headers": _REQUEST_ID, "content": content}
+        responses = {"200": response, **{status[1:]: other for status, other in others.items()}}
         about: Json = {"operationId": name, "tags": ["server"], "summary": summary, "security": [], "x-permissions": []}
         return {"get": {**about, "parameters": [], "responses": responses}}
 

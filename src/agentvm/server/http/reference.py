@@ -206,8 +206,8 @@ def _notes(schema: Json, notes: list[str]) -> str:
 def curl(document: Json, method: str, path: str, about: Json) -> str:
     """Returns a curl command with the required parameters."""
     needed = [parameter for parameter in about["parameters"] if parameter["in"] == "query" and parameter["required"]]
-    asked = [f"{parameter['name']}={_example(document, parameter['schema'])}" for parameter in needed]
-    query = f"?{'&'.join(asked)}" if asked else ""
+    parameters = [f"{parameter['name']}={_example(document, parameter['schema'])}" for parameter in needed]
+    query = f"?{'&'.join(parameters)}" if parameters else ""
     lines = [f"curl {'' if method == 'GET' else f'-X {method} '}'{SERVER}{path}{query}'"]
     if about.get("security") != []:
         lines.append('-H "Authorization: Bearer $AVM_KEY"')

@@ -102,8 +102,8 @@ class Carrier(TenantScope):
         def read(connection: Connection) -> MessagePart:
             rows = connection.fetch(_PAGE, scope)
             messages = (decode_message(body) for _, body in rows)
-            kept = tuple(message for message in messages if message.turn_id not in history.running)
-            return MessagePart(kept, int(rows[-1][0]) if rows and rows[-1][0] < history.last else None)
+            finished = tuple(message for message in messages if message.turn_id not in history.running)
+            return MessagePart(finished, int(rows[-1][0]) if rows and rows[-1][0] < history.last else None)
 
         return await self._database.read(read, heavy=True)
 

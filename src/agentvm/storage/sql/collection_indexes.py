@@ -98,11 +98,11 @@ class CollectionIndexes(TenantScope):
     async def ensure(self, collection_id: str, form: str) -> int | None:
         """Returns the key of the index of this form; None without such a collection."""
         place = (self._tenant_id, collection_id, form)
-        found = await self._first(_number, _FIND, place)
-        if found is None:
+        number = await self._first(_number, _FIND, place)
+        if number is None:
             await self._execute(_ADD, (*place, b"[]"))
-            found = await self._first(_number, _FIND, place)
-        return found
+            number = await self._first(_number, _FIND, place)
+        return number
 
     async def forms(self, collection_id: str) -> tuple[tuple[int, str], ...]:
         """Returns the keys and forms of all indexes, the newest first."""
@@ -110,8 +110,8 @@ class CollectionIndexes(TenantScope):
 
     async def progress(self, index_key: int, revision: int) -> tuple[int, int]:
         """Returns how many documents a revision has, and how many of them the index does not have yet."""
-        found = await self._first(lambda row: (int(row[0]), int(row[1])), _PENDING, (self._tenant_id, index_key, revision))
-        return found or (0, 0)
+        counts = await self._first(lambda row: (int(row[0]), int(row[1])), _PENDING, (self._tenant_id, index_key, revision))
+        return counts or (0, 0)
 
     async def whole(self, index_key: int, revision: int) -> WholeIndex:
         """Returns the index as it serves a revision, with what is to be told of its documents."""

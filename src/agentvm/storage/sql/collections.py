@@ -154,8 +154,8 @@ class CollectionStore(TenantScope):
 
     async def usage(self, collection_id: str) -> CollectionUsage:
         """Returns the bytes of all revisions, the documents of the newest, and those of all."""
-        found = await self._first(lambda row: CollectionUsage(*row), _USAGE, (self._tenant_id, collection_id))
-        return found or CollectionUsage(0, 0, 0)
+        usage = await self._first(lambda row: CollectionUsage(*row), _USAGE, (self._tenant_id, collection_id))
+        return usage or CollectionUsage(0, 0, 0)
 
     async def documents(
         self, collection_id: str, revision: int, *, after: str = "", limit: int = 100

@@ -147,9 +147,9 @@ def trim_versions(connection: Connection, session_key: int, paths: Sequence[str]
     for path in with_many_versions(connection, session_key, paths, keep):
         oldest = connection.fetch(_OLDEST, (session_key, path, keep - 1))
         # One that was rewound must not stand again.
-        kept = max((position for position, stands in oldest if stands), default=-1)
-        connection.execute(_DROP_FIRST, (session_key, path, oldest[-1][0], kept))
-        connection.execute(_KEEP_ONE, (session_key, path, kept))
+        newest_position = max((position for position, stands in oldest if stands), default=-1)
+        connection.execute(_DROP_FIRST, (session_key, path, oldest[-1][0], newest_position))
+        connection.execute(_KEEP_ONE, (session_key, path, newest_position))
         connection.execute(_DROP_NOTHING, (session_key, path))
 
 

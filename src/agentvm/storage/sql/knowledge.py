@@ -141,13 +141,13 @@ class KnowledgeStore(TenantScope):
             return []
 
         def read(connection: Connection) -> list[tuple[int, Passage]]:
-            wanted = limit
+            count = limit
             for _ in range(WIDENED_MAX):
-                hits = connection.search.find_chunks(pieces, [_key(index.index_key)], wanted)
+                hits = connection.search.find_chunks(pieces, [_key(index.index_key)], count)
                 passages = self._passages(connection, index, [chunk_key for _, chunk_key in hits])
-                if len(passages) >= limit or len(hits) < wanted:
+                if len(passages) >= limit or len(hits) < count:
                     break
-                wanted *= WIDENING_FACTOR
+                count *= WIDENING_FACTOR
             return passages[:limit]
 
         return await self._database.read(read)
@@ -161,9 +161,9 @@ class KnowledgeStore(TenantScope):
         def read(connection: Connection) -> list[tuple[int, Passage]]:
             keys = connection.search.find_nearest(index.index_key, signs_of(vector), CANDIDATES_MAX)
             named = msgspec.json.encode(keys).decode()
-            wanted = array("f", vector)
+            count = array("f", vector)
             weighed = [
-                (-sum(map(mul, wanted, array("f", bytes(body)))), key)
+                (-sum(map(mul, count, array("f", bytes(body)))), key)
                 for key, body in connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision))
                 if body is not None
             ]
@@ -186,8 +186,8 @@ class KnowledgeStore(TenantScope):
         """Returns those of these passages that the tenant has in this index and revision, in their order."""
         named = msgspec.json.encode(keys).decode()
         rows = connection.fetch(_CHUNKS, (self._tenant_id, index.index_key, named, index.revision))
-        found = {row[0]: _passage(row[1:]) for row in rows}
-        return [(key, found[key]) for key in keys if key in found]
+        by_number = {row[0]: _passage(row[1:]) for row in rows}
+        return [(key, by_number[key]) for key in keys if key in by_number]
 
 
 def add_to_index(connection: Connection, index_key: int, chunks: Sequence[IndexedChunk], source_key: int | None = None) -> None:

@@ -143,9 +143,9 @@ class LogStore(Scope):
 
         def read(connection: Connection) -> str | None:
             for (body,) in connection.fetch(HANDOFFS, self._scope):
-                said = decode_message(body)
-                if isinstance(said, ToolResultMessage) and said.tool_result.agent is not None:
-                    return said.tool_result.agent
+                message = decode_message(body)
+                if isinstance(message, ToolResultMessage) and message.tool_result.agent is not None:
+                    return message.tool_result.agent
             rows = connection.fetch(FIRST_AGENT, self._scope)
             return rows[0][0] if rows else None
 

@@ -193,10 +193,10 @@ class NodeStore:
 
     async def renew(self, lease_ms: int, report: NodeReport) -> Beat | None:
         """Renews the lease of this node for so long, with what it says of itself; None when it was declared dead."""
-        said = msgspec.json.encode(report).decode()
+        report_json = msgspec.json.encode(report).decode()
 
         def work(connection: Connection) -> Beat | None:
-            return next((Beat(*row) for row in connection.fetch(_RENEW, (lease_ms, self.node_id, said))), None)
+            return next((Beat(*row) for row in connection.fetch(_RENEW, (lease_ms, self.node_id, report_json))), None)
 
         return await self._beats.write(work)
 
@@ -205,8 +205,8 @@ class NodeStore:
 
         def read(connection: Connection) -> tuple[NodeRow, ...]:
             return tuple(
-                NodeRow(node_id, name, version, state, started_at, now - until, now, sessions, _report.decode(said))
-                for node_id, name, version, state, started_at, until, now, sessions, said in connection.fetch(_LIST)
+                NodeRow(node_id, name, version, state, started_at, now - until, now, sessions, _report.decode(report_json))
+                for node_id, name, version, state, started_at, until, now, sessions, report_json in connection.fetch(_LIST)
             )
 
         return await self._database.read(read)

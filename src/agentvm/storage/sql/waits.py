@@ -148,8 +148,8 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
                     named = (session_key, wait_id, turn_id, call_id, change.round, change.tool, change.version)
                     connection.execute(_ADD, (*named, blob, change.expires_at, change.kind))
                 case AnsweredWait(wait_id=wait_id, turn_id=turn_id, answer=answer, by=by, at=at):
-                    given = (at, by, blob, answer.remember, answer.client_key)
-                    if connection.execute(_ANSWER, (*given, session_key, wait_id)):
+                    values = (at, by, blob, answer.remember, answer.client_key)
+                    if connection.execute(_ANSWER, (*values, session_key, wait_id)):
                         connection.execute(_UNPARK, (session_key, turn_id))
                 case StartedWait(wait_id=wait_id, at=at):
                     connection.execute(_START, (at, session_key, wait_id))

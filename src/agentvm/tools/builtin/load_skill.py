@@ -37,10 +37,10 @@ class LoadSkill(TraitsOfTool):
         part = await context.skills(str(input["name"]), None if path is None else str(path))
         if path is not None:
             return text_result(part.text)
-        told: dict[str, object] = {"skill": part.text}
+        result: dict[str, object] = {"skill": part.text}
         if part.files:
-            told["files"] = [{"path": one, "bytes": size} for one, size in part.files.items()]
+            result["files"] = [{"path": one, "bytes": size} for one, size in part.files.items()]
         if part.allowed_tools is not None:
-            told["onlyTools"] = list(part.allowed_tools)
-            told["rule"] = "While you follow this skill, use no tools but load_skill and those of onlyTools that you have."
-        return CallResult(type="json", value=told)
+            result["onlyTools"] = list(part.allowed_tools)
+            result["rule"] = "While you follow this skill, use no tools but load_skill and those of onlyTools that you have."
+        return CallResult(type="json", value=result)

@@ -31,17 +31,17 @@ async def _remember(memory: CallMemory, input: Mapping[str, object]) -> object:
     text = " ".join(sound(str(input["text"])).split())
     if not text:
         raise ToolFailed("The text is empty.")
-    known = next((one for one in await memory.list() if one.text == text), None)
-    made = known or await memory.remember(text)
-    if made.proposed:
-        return {"id": made.memory_id, "proposed": True, "note": "The user has to keep it, since text of strangers was read."}
-    return {"id": made.memory_id}
+    existing = next((one for one in await memory.list() if one.text == text), None)
+    stored = existing or await memory.remember(text)
+    if stored.proposed:
+        return {"id": stored.memory_id, "proposed": True, "note": "The user has to keep it, since text of strangers was read."}
+    return {"id": stored.memory_id}
 
 
 async def _forget(memory: CallMemory, input: Mapping[str, object]) -> object:
     if not await memory.forget(MemoryId(str(input["id"]))):
-        known = ", ".join(f"{one.memory_id} ({one.text[:40]})" for one in (await memory.list())[:20]) or "none"
-        raise ToolFailed(f"There is no memory {input['id']}. There are: {known}")
+        some = ", ".join(f"{one.memory_id} ({one.text[:40]})" for one in (await memory.list())[:20]) or "none"
+        raise ToolFailed(f"There is no memory {input['id']}. There are: {some}")
     return {"forgotten": input["id"]}
 
 

@@ -38,7 +38,7 @@ class SearchKnowledge(TraitsOfTool):
         if context.knowledge is None:
             raise ToolFailed("This agent has no knowledge base: its image names none.")
         k = input.get("k")
-        found = await context.knowledge(str(input["query"]), k if isinstance(k, int) else None)
+        hits = await context.knowledge(str(input["query"]), k if isinstance(k, int) else None)
         passages = [
             {
                 "n": number,
@@ -47,10 +47,10 @@ class SearchKnowledge(TraitsOfTool):
                 **({} if one.heading is None else {"heading": one.heading}),
                 "text": one.text,
             }
-            for number, one in enumerate(found.passages, start=found.first)
+            for number, one in enumerate(hits.passages, start=hits.first)
         ]
-        unread = [f"{one.document}: {one.problem}" for one in found.problems]
-        told: dict[str, object] = {"passages": passages}
+        unread = [f"{one.document}: {one.problem}" for one in hits.problems]
+        result: dict[str, object] = {"passages": passages}
         if passages:
-            told["citeAs"] = f"[{found.first}]: in your answer name what you use by its n"
-        return CallResult(type="json", value={**told, **({"notSearched": unread} if unread else {})})
+            result["citeAs"] = f"[{hits.first}]: in your answer name what you use by its n"
+        return CallResult(type="json", value={**result, **({"notSearched": unread} if unread else {})})

@@ -99,12 +99,12 @@ class WebSearch:
         if fetched.status != 200:
             return error_result(f"The search engine answered with status {fetched.status}")
         try:
-            found = pointed(msgspec.json.decode(body), _RESULTS[self._engine])
+            hits = pointed(msgspec.json.decode(body), _RESULTS[self._engine])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise ToolFailed("The search engine did not answer with JSON") from None
         except LookupError:
-            found = []
-        results = list(_results(found if isinstance(found, list) else []))[:count]
+            hits = []
+        results = list(_results(hits if isinstance(hits, list) else []))[:count]
         return CallResult(type="json", value=results)
 
     def _request(self, query: str, count: int) -> Outgoing:

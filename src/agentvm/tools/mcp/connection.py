@@ -301,7 +301,7 @@ def _cause(name: str, group: BaseExceptionGroup[BaseException]) -> AgentVMError:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> "list[BaseException]":
-    found: list[BaseException] = []
+    leaves: list[BaseException] = []
     for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+        leaves += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return leaves

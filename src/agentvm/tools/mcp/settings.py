@@ -42,8 +42,8 @@ def server_settings(entries: Mapping[str, McpServerEntry]) -> dict[str, McpServe
             "idle_seconds": entry.idle_seconds,
             "max_bytes": None if entry.max_kilobytes is None else entry.max_kilobytes * 1024,
         }
-        given = {member: value for member, value in values.items() if value is not None}
-        servers[name] = McpServerSettings(argv=entry.argv or (), **given)
+        members = {member: value for member, value in values.items() if value is not None}
+        servers[name] = McpServerSettings(argv=entry.argv or (), **members)
     return servers
 
 
@@ -91,11 +91,11 @@ class LegacyServer(Record, forbid_unknown_fields=True):
 def legacy_entries(raw: object, servers: Mapping[str, McpServerSettings]) -> dict[str, str]:
     """Returns the `entry` of each server of a 1.x image: `stdio:<id>` or an address. Any other is refused, never ignored."""
     try:
-        given = msgspec.convert(raw, dict[str, LegacyServer])
+        legacy = msgspec.convert(raw, dict[str, LegacyServer])
     except msgspec.ValidationError as error:
         raise InvalidInput(f"mcpServers: {explain(error, dict[str, LegacyServer])}") from None
     entries = {}
-    for name, entry in given.items():
+    for name, entry in legacy.items():
         if entry.url is not None and entry.command is None:
             if entry.headers or entry.type == "sse":
                 raise McpCommandNotAllowed(

@@ -245,8 +245,8 @@ class Commit:
     def _take_session(self, add: PreparedWrite) -> None:
         write, n = add.write, len(self._rows.get("sessions", ()))
         at, preview, answers = summary_of([body.entry for body in add.bodies]) if add.bodies else (None, None, 0)
-        said = {"now": write.now, "at": at, "preview": preview, "answers": answers, "touches_image": int(add.touches_image)}
-        self._add("sessions", _named(n, write) | said)
+        values = {"now": write.now, "at": at, "preview": preview, "answers": answers, "touches_image": int(add.touches_image)}
+        self._add("sessions", _named(n, write) | values)
         for message in add.bodies:
             entry = message.entry
             facts = {"at": entry.at, "kind": entry.kind, "tool": entry.tool, "has_text": int(bool(entry.text))}

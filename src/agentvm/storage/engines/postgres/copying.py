@@ -229,8 +229,8 @@ def _continue_numbers(sqlite: apsw.Connection, raw: Raw, table: _Table) -> None:
     if table.numbered is None:
         return
     last = _first(sqlite, f'SELECT max("{table.numbered}") FROM "{table.name}"')
-    given = _first(sqlite, "SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (table.name,))
-    if (number := max(last or 0, given or 0)) > 0:
+    last_number = _first(sqlite, "SELECT max(seq) FROM sqlite_sequence WHERE name = ?", (table.name,))
+    if (number := max(last or 0, last_number or 0)) > 0:
         raw.execute("SELECT setval(pg_get_serial_sequence($1, $2), $3)", (f'"{table.name}"', table.numbered, number))
 
 

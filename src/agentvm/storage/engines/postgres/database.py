@@ -250,7 +250,7 @@ class Batches:
 
     def _was_committed(self, number: str, until: float) -> bool:
         """The fate of a transaction whose connection was lost during COMMIT, once it is known."""
-        told = False
+        is_logged = False
         while True:
             try:
                 # Without the lock: who has the database by now does not matter for what was stored.
@@ -261,9 +261,9 @@ class Batches:
                 # A server that has taken over, and never heard of this transaction.
                 return False
             except _LOST as error:
-                if not told:
+                if not is_logged:
                     logger.error("commit_outcome_unknown", transaction=number, error=str(error))
-                told = True
+                is_logged = True
             if self.closing.is_set() and time.monotonic() >= until:
                 raise StoreFailed(_UNKNOWN)
             time.sleep(PAUSE_SECONDS)

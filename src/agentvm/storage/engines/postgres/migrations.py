@@ -30,7 +30,7 @@ def load_migrations() -> tuple[tuple[int, str], ...]:
 
 def migrate(raw: Raw, migrations: tuple[tuple[int, str], ...]) -> None:
     """Applies missing migrations. A database from a newer AgentVM is left untouched: `MigrationUnknown`."""
-    known = migrations[-1][0]
+    newest = migrations[-1][0]
     with raw.transaction():
         raw.execute(_LOCK)
         raw.execute(_TABLE)
@@ -40,9 +40,9 @@ def migrate(raw: Raw, migrations: tuple[tuple[int, str], ...]) -> None:
         with raw.transaction():
             raw.execute(_LOCK)
             version: int = raw.execute(_VERSION).fetchall()[0][0] or 0
-            if version > known:
+            if version > newest:
                 raise MigrationUnknown(
-                    f"The database has schema version {version}, but this AgentVM knows only versions up to {known}. "
+                    f"The database has schema version {version}, but this AgentVM knows only versions up to {newest}. "
                     "Start the newer AgentVM that wrote it, or restore a backup from before the upgrade."
                 )
             if version < number:

@@ -159,9 +159,9 @@ def vectors(texts: Sequence[tuple[Sequence[str], str]]) -> Iterator[str]:
             piece = words[start : start + PART_WORDS_MAX - place]
             for word in piece:
                 place += 1
-                kept = places.setdefault(word[:WORD_CHARACTERS], [])
-                if len(kept) < PLACES_MAX:
-                    kept.append(f"{place}{weight}")
+                positions = places.setdefault(word[:WORD_CHARACTERS], [])
+                if len(positions) < PLACES_MAX:
+                    positions.append(f"{place}{weight}")
             start += len(piece)
             if start < len(words):
                 start -= min(OVERLAP_WORDS_MAX, len(piece) - 1)

@@ -156,15 +156,15 @@ def _together(jobs: Iterable[LaneJob[object]], apart: list[LaneJob[object]]) -> 
 
 
 def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
-    coming, taken, kept = iter(jobs), list[LaneJob[object]](), True
+    coming, taken, is_durable = iter(jobs), list[LaneJob[object]](), True
     try:
-        while kept and (job := next(coming, None)) is not None:
+        while is_durable and (job := next(coming, None)) is not None:
             taken.append(job)
             if len(taken) > 1:
-                kept = _run_in_savepoint(connection, job)
+                is_durable = _run_in_savepoint(connection, job)
             elif not _run_first(connection, job):
                 taken.clear()
-        if kept and taken:
+        if is_durable and taken:
             connection.raw.execute("COMMIT")
     except apsw.Error as error:
         _roll_back(connection)
@@ -172,7 +172,7 @@ def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> No
             if job.error is None:
                 job.fail("The database failed and nothing was stored", error)
         return
-    if not kept:
+    if not is_durable:
         # The last of them has failed, perhaps only because it was too much together with the others.
         for job in (*taken, *coming):
             _commit(connection, (job,))

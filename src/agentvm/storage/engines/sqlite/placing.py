@@ -81,8 +81,8 @@ def _keep_old(directory: Path, move: Rename) -> Path | None:
         placing.rmdir()
         return None
     number = 1
-    while (kept := directory / f"{REPLACED}{number}").exists():
+    while (replaced := directory / f"{REPLACED}{number}").exists():
         number += 1
-    move(placing / _OLD, kept)
+    move(placing / _OLD, replaced)
     placing.rmdir()
-    return kept
+    return replaced

@@ -160,10 +160,10 @@ def _manifest(archive: zipfile.ZipFile) -> BackupManifest:
         manifest = msgspec.convert(raw, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupInvalid(f"Its {MANIFEST} cannot be read: {shorten(str(error))}") from None
-    told = [part.name for part in manifest.parts]
-    if DATABASE not in told or len(set(told)) < len(told) or not set(told) <= set(PARTS):
+    part_names = [part.name for part in manifest.parts]
+    if DATABASE not in part_names or len(set(part_names)) < len(part_names) or not set(part_names) <= set(PARTS):
         raise BackupInvalid(f"Its {MANIFEST} must name {DATABASE}, and besides at most {', '.join(PARTS[1:])}, each once")
-    if sorted(names) != sorted((*told, MANIFEST)):
+    if sorted(names) != sorted((*part_names, MANIFEST)):
         raise BackupInvalid(f"It holds other files than its {MANIFEST} says")
     return manifest
 

@@ -99,9 +99,9 @@ class Fts5Index:
 
     def find_nearest(self, index_key: int, signs: bytes, limit: int) -> list[int]:
         # SQLite has no function that counts bits.
-        wanted = int.from_bytes(signs)
+        bits = int.from_bytes(signs)
         rows = self._connection.fetch(_SIGNS, (index_key,))
-        differing = [((int.from_bytes(body) ^ wanted).bit_count(), chunk_key) for chunk_key, body in rows]
+        differing = [((int.from_bytes(body) ^ bits).bit_count(), chunk_key) for chunk_key, body in rows]
         return [chunk_key for _, chunk_key in nsmallest(limit, differing)]
 
     def merge(self, index: IndexName, pages: int) -> bool:

@@ -80,8 +80,10 @@ def weigh_tenant(connection: Connection, tenant_id: TenantId) -> OwnedRecord | N
     if not connection.fetch(_IS_TENANT, (tenant_id,)):
         return None
     own = _weigh(connection, tenant_id, [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))])
-    resources, kept, users, keys, secrets = connection.fetch(_COUNTS, (tenant_id,))[0]
-    return msgspec.structs.replace(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
+    resources, kept_resources, users, keys, secrets = connection.fetch(_COUNTS, (tenant_id,))[0]
+    return msgspec.structs.replace(
+        own, resources=resources, kept_resources=kept_resources, users=users, keys=keys, secrets=secrets
+    )
 
 
 def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> OwnedRecord:

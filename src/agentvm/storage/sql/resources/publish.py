@@ -220,10 +220,10 @@ def _add_version(connection: Connection, tenant_id: TenantId, resource_key: int,
     publication = prepared.publication
     blobs = {digest: len(body) for digest, body in publication.blobs.items()}
     for digest in publication.kept_blobs - publication.blobs.keys():
-        kept = readable_blob_size(connection, tenant_id, digest)
-        if kept is None:
+        stored_size = readable_blob_size(connection, tenant_id, digest)
+        if stored_size is None:
             raise ResourceNotFound(digest)
-        blobs[digest] = kept
+        blobs[digest] = stored_size
     connection.many(_ADD_BLOB, [(prepared.content_digest, publication.content), *publication.blobs.items()])
     name = (publication.version_id, resource_key, publication.version, prepared.rank, publication.digest)
     size = len(publication.content) + sum(blobs.values())

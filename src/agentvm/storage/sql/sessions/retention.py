@@ -310,7 +310,7 @@ def _drop_rewound(connection: Connection, session_key: int, before: int, limit: 
 
 
 def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) -> Weight:
-    weight, counted, told = NOTHING, list[int](), list[int]()
+    weight, counted, session_rows = NOTHING, list[int](), list[int]()
     if turns:
         # Whatever they sum up begins with what goes.
         drop_summaries(connection, session_key, 0)
@@ -323,11 +323,11 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
                 if kind in COUNTED:
                     counted.append(position)
         if turn.turn_id is not None:
-            told += [ended_at for (ended_at,) in connection.fetch(_DROP_TURN, (session_key, turn.turn_id))]
+            session_rows += [ended_at for (ended_at,) in connection.fetch(_DROP_TURN, (session_key, turn.turn_id))]
             connection.execute(_EXPIRE_CALLED, (session_key, turn.turn_id))
     settle(connection, session_key, counted)
-    if told:
-        _forget_told(connection, session_key, max(told))
+    if session_rows:
+        _forget_told(connection, session_key, max(session_rows))
     return weight
 
 
