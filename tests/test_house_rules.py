@@ -37,6 +37,8 @@ PRONOUNS = set(
     "anybody anyone anything everybody everyone everything it its nobody nothing of somebody someone something such that "
     "their them there these they this those what whatever which who whoever whom whose".split()
 )
+# Participles say how a value came to be there, not what it is: a reader needs the session, not that it was found.
+VAGUE_LOCALS = set("asked found given kept known made said told wanted".split())
 # What a number counts or is, as the last word of a constant's name; MAX_FILES says it with its plural.
 UNITS = set(
     "BITS BYTES CHARACTERS CODE COLUMNS DAYS FACTOR FORMAT HOURS LEVEL LINES MAX MESSAGES MIN MINUTES MODE MS NANO NS PAGES "
@@ -195,7 +197,15 @@ def has_unit(name: str) -> bool:
     return last in UNITS or (first in {"MAX", "MIN"} and last.endswith("S"))
 
 
-WORD_RULES: tuple[Rule, ...] = (begins_with_a_noun, numbers_have_units)
+def locals_are_nouns(module: Module) -> Iterator[str]:
+    for function in ast.walk(module.tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_LOCALS:
+                    yield f"{node.lineno}: {node.id!r} does not say what it is; name the thing"
+
+
+WORD_RULES: tuple[Rule, ...] = (begins_with_a_noun, numbers_have_units, locals_are_nouns)
 
 
 def defined_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
@@ -327,6 +337,8 @@ PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (numbers_have_units, "SOON = 15.0\n", "REPLY_TIMEOUT_SECONDS = 15.0\n"),
     (numbers_have_units, "_ROOM: Final = 8 * 1024\n", "_ROOM_BYTES: Final = 8 * 1024\n"),
     (numbers_have_units, "MAX_NAME = 200\n", "MAX_NAMES = 200\nNAME_MAX = 200\n"),
+    (locals_are_nouns, "def f():\n  found = get()\n", "def f():\n  session = get()\n"),
+    (locals_are_nouns, "async def f():\n  return [said for said in log]\n", "found = get()\nx = row.found\n"),
     (names_no_machine, "path = '/op" + "t/tools'\n", "path = 'adopt/tools'\n"),
     (names_no_machine, "see ../" + "shared/notes.md\n", "see ../docs/notes.md\n"),
     (names_no_machine, "https://files.python" + "hosted.org/x\n", "https://docs.python.org/3/\n"),

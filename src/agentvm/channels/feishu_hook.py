@@ -34,11 +34,13 @@ def challenge_of(event: dict[str, Any]) -> str:
 
 
 def _is_signed(hook: PlatformHook, key: str, now_seconds: int) -> bool:
-    at, nonce, given = (hook.headers.get(f"x-lark-{name}", "") for name in ("request-timestamp", "request-nonce", "signature"))
+    at, nonce, signature = (
+        hook.headers.get(f"x-lark-{name}", "") for name in ("request-timestamp", "request-nonce", "signature")
+    )
     if not (at.isascii() and at.isdigit() and len(at) <= _DIGITS_MAX) or abs(now_seconds - int(at)) > WINDOW_SECONDS:
         return False
     expected = sha256(f"{at}{nonce}{key}".encode("utf-8", "surrogatepass") + hook.body).hexdigest()
-    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(expected.encode(), signature.encode("utf-8", "surrogatepass"))
 
 
 def _opened(text: str, key: str) -> dict[str, Any] | None:

@@ -92,8 +92,8 @@ class Telegram(ChannelAdapter):
         await self._poll(host)
 
     async def take_hook(self, hook: PlatformHook, host: MessageListener) -> HookAnswer | None:
-        given, known = hook.headers.get(SECRET_HEADER, ""), self._hook_secret
-        if known is None or not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode()):
+        received, expected = hook.headers.get(SECRET_HEADER, ""), self._hook_secret
+        if expected is None or not hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode()):
             return None
         if (heard := self._parse(read_object(hook.body) or {})) is not None:
             await host.hear(heard)

@@ -123,10 +123,10 @@ class Api:
         while True:
             page = self.page(operation, *path, at_most=at_most, **fields)
             for node in page.get("silentNodes") or ():
-                said = f"Node {plain(node.get('nodeId'))} ({plain(node.get('name'))}): {plain(node.get('error'))}"
-                if said not in silent:
-                    click.echo(said, err=True)
-                silent.add(said)
+                problem = f"Node {plain(node.get('nodeId'))} ({plain(node.get('name'))}): {plain(node.get('error'))}"
+                if problem not in silent:
+                    click.echo(problem, err=True)
+                silent.add(problem)
             yield from page["items"]
             fields["cursor"] = page.get("nextCursor")
             if fields["cursor"] is None:

@@ -34,5 +34,5 @@ COLUMNS: Columns = {
 @tenant_command
 def errors(api: Api, show: Show, since: int | None, until: int | None, nodes: str | None, limit: int) -> None:
     """List errors by kind, latest first; in a cluster those of all nodes."""
-    found = api.items("error.list", since=since, until=until, nodes=nodes or "all", at_most=limit)
-    show.items(found, COLUMNS, none="No errors found.")
+    groups = api.items("error.list", since=since, until=until, nodes=nodes or "all", at_most=limit)
+    show.items(groups, COLUMNS, none="No errors found.")

@@ -151,11 +151,11 @@ def import_(api: Api, show: Show, file: BinaryIO, container: str | None, source:
 
 def summary(report: Item, *, dry_run: bool) -> str:
     counts = report.get("counts", {})
-    found = [counted(counts.get(f"{noun}s", 0), noun) for noun in ("image", "session", "message")]
+    counted_nouns = [counted(counts.get(f"{noun}s", 0), noun) for noun in ("image", "session", "message")]
     for name, noun in (("memories", "memory"), ("schedules", "schedule"), ("triggers", "trigger")):
         if count := counts.get(name):
-            found.append(f"{plain(count)} {noun if count == 1 else name}")
-    parts = ", ".join(found)
+            counted_nouns.append(f"{plain(count)} {noun if count == 1 else name}")
+    parts = ", ".join(counted_nouns)
     containers = ", ".join(plain(name) for name in report.get("containers", [])) or "no container"
     text = f"{'Would import' if dry_run else 'Imported'} {parts} into {containers}."
     if continued := report.get("continued"):

@@ -80,10 +80,10 @@ def error_text(words: Words, error: AgentVMError) -> str:
 def wait_text(words: Words, part: CallWaits) -> str:
     """Asks for an approval, or tells a question with its options, which can be answered by their numbers."""
     if part.questions:
-        asked = "\n".join(" ".join(filter(None, (one.message, one.url))) for one in part.questions.values())
+        questions = "\n".join(" ".join(filter(None, (one.message, one.url))) for one in part.questions.values())
         options = options_of(part.questions)
         listed = "".join(f"\n{number}. {option}" for number, option in enumerate(options, start=1))
-        return words.ask.format(input=f"{asked}{listed}")
+        return words.ask.format(input=f"{questions}{listed}")
     shown = json.dumps(part.input, ensure_ascii=False, indent=1).replace("```", "'''")
     shown = shown if len(shown) <= INPUT_MAX else f"{shown[:INPUT_MAX]}…"
     return (words.approve if part.kind in ("approval", "consent") else words.ask).format(name=part.name, input=shown)

@@ -93,15 +93,15 @@ def merge(groups: Iterable[tuple[int, ErrorGroup]]) -> list[ErrorGroup]:
     merged: dict[tuple[str | None, str, str, str], ErrorGroup] = {}
     for node_id, one in sorted(groups, key=lambda pair: -pair[1].last_at):
         key = (one.tenant_id, one.code, one.event, one.where)
-        known = merged.get(key)
+        earlier = merged.get(key)
         merged[key] = (
             replace(one, nodes=(node_id,))
-            if known is None
+            if earlier is None
             else replace(
-                known,
-                count=known.count + one.count,
-                first_at=min(known.first_at, one.first_at),
-                nodes=(*(known.nodes or ()), node_id),
+                earlier,
+                count=earlier.count + one.count,
+                first_at=min(earlier.first_at, one.first_at),
+                nodes=(*(earlier.nodes or ()), node_id),
             )
         )
     return list(merged.values())

@@ -53,30 +53,30 @@ async def ask_nodes(
 ) -> list[NodeSaid[T]]:
     """Asks each of the nodes with the request for it, this one with `here`; oldest first. None leaves a node out."""
     own, names = context.vm.store.node_id, _names(context)
-    wanted = sorted(names) if nodes == "all" else [int(nodes)]
-    if unknown := [node_id for node_id in wanted if node_id not in names]:
+    node_ids = sorted(names) if nodes == "all" else [int(nodes)]
+    if unknown := [node_id for node_id in node_ids if node_id not in names]:
         raise NotFound(f"No node {unknown[0]} is up; avm cluster status lists those that are")
-    said = [NodeSaid[T](node_id, names[node_id]) for node_id in wanted]
+    replies = [NodeSaid[T](node_id, names[node_id]) for node_id in node_ids]
 
     async def ask(one: NodeSaid[T]) -> None:
-        asked = request(one.node_id)
-        if asked is None:
+        node_request = request(one.node_id)
+        if node_request is None:
             return
         if one.node_id == own:
-            one.said = await here(asked)
+            one.said = await here(node_request)
             return
         one.error = "The node has not answered in time"
         with anyio.move_on_after(ANSWER_SECONDS):
             try:
-                one.said = await _ask(context, one.node_id, operation, asked, kind)
+                one.said = await _ask(context, one.node_id, operation, node_request, kind)
                 one.error = ""
             except (AgentVMError, msgspec.DecodeError) as error:
                 one.error = str(error)
 
     async with open_tasks() as tasks:
-        for one in said:
+        for one in replies:
             tasks.start_soon(ask, one)
-    return said
+    return replies
 
 
 def silent_nodes(said: Iterable[NodeSaid[Any]]) -> list[SilentNode]:

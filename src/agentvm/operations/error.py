@@ -42,12 +42,12 @@ async def list_all(context: Context, request: ErrorList) -> ErrorGroups:
     """
     if request.nodes is None:
         return await _group(context, request)
-    asked, own = replace(request, nodes=None), partial(_group, context)
-    said = await ask_nodes(context, request.nodes, "error.list", lambda _: asked, own, ErrorGroups)
-    groups = merge((one.node_id, group) for one in said if one.said is not None for group in one.said.items)
+    node_request, own = replace(request, nodes=None), partial(_group, context)
+    replies = await ask_nodes(context, request.nodes, "error.list", lambda _: node_request, own, ErrorGroups)
+    groups = merge((one.node_id, group) for one in replies if one.said is not None for group in one.said.items)
     if context.vm.membership is None:
         groups = [replace(group, nodes=None) for group in groups]
-    return ErrorGroups(items=groups[: request.limit], silent_nodes=silent_nodes(said) or None)
+    return ErrorGroups(items=groups[: request.limit], silent_nodes=silent_nodes(replies) or None)
 
 
 async def _group(context: Context, request: ErrorList) -> ErrorGroups:

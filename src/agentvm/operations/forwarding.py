@@ -125,8 +125,8 @@ async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[i
 async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: Context, request: Request[Any]) -> Any:
     moved = SessionMoved(str(getattr(request, "session_id", "") or ""), node_id)
     try:
-        asked = forwarded(operation.name, context, request)
-        answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(asked)))
+        envelope = forwarded(operation.name, context, request)
+        answer = _answer.decode(await mailbox.ask(node_id, msgspec.json.encode(envelope)))
     except NodeSilent:
         if getattr(request, "client_message_id", "") is None:
             # Asked again it might be there twice: only who sends it can decide that.

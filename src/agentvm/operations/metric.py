@@ -87,9 +87,9 @@ async def _show_of_nodes(context: Context, nodes: str) -> ClusterMetrics | Tenan
     async def here(_: object) -> ServerMetrics:
         return context.vm.monitor.report()
 
-    said = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, ServerMetrics)
+    replies = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, ServerMetrics)
     return ClusterMetrics(
-        nodes=[NodeMetrics(node_id=one.node_id, name=one.name, metrics=one.said, error=one.error or None) for one in said]
+        nodes=[NodeMetrics(node_id=one.node_id, name=one.name, metrics=one.said, error=one.error or None) for one in replies]
     )
 
 
@@ -99,15 +99,15 @@ async def _tenant_metrics_of_nodes(context: Context, nodes: str) -> TenantMetric
     async def here(_: object) -> TenantMetrics:
         return await _tenant_metrics(context)
 
-    said = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, TenantMetrics)
-    told = [one.said for one in said if one.said is not None]
-    if not told:
+    replies = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, TenantMetrics)
+    metrics = [one.said for one in replies if one.said is not None]
+    if not metrics:
         raise NodeSilent(f"Node {nodes} does not answer; try again in a few seconds")
     return replace(
-        told[0],
-        turns_running=sum(one.turns_running for one in told),
-        messages_waiting=sum(one.messages_waiting for one in told),
-        connections=sum(one.connections for one in told),
+        metrics[0],
+        turns_running=sum(one.turns_running for one in metrics),
+        messages_waiting=sum(one.messages_waiting for one in metrics),
+        connections=sum(one.connections for one in metrics),
     )
 
 
@@ -145,16 +145,16 @@ async def status(context: Context, request: StatusShow) -> ServerStatus:
     async def here(_: object) -> ServerStatus:
         return _status(context)
 
-    said = await ask_nodes(context, request.nodes, "metric.status", lambda _: StatusShow(), here, ServerStatus)
-    own, told = _status(context), [one for one in said if one.said is not None]
+    replies = await ask_nodes(context, request.nodes, "metric.status", lambda _: StatusShow(), here, ServerStatus)
+    own, answered = _status(context), [one for one in replies if one.said is not None]
     if context.vm.membership is None:
         return own
-    silent = silent_nodes(said)
+    silent = silent_nodes(replies)
     checks = [
-        replace(check, node_id=one.node_id) for one in told for check in (one.said.checks if one.said is not None else ())
+        replace(check, node_id=one.node_id) for one in answered for check in (one.said.checks if one.said is not None else ())
     ]
     checks += [Check(name="node", status="warn", message=f"{one.name}: {one.error}", node_id=one.node_id) for one in silent]
-    nodes = [NodeStatus(node_id=one.node_id, name=one.name, status=one.said, error=one.error or None) for one in said]
+    nodes = [NodeStatus(node_id=one.node_id, name=one.name, status=one.said, error=one.error or None) for one in replies]
     return replace(own, status=worst(checks), checks=checks, nodes=nodes)
 
 

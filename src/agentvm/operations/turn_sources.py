@@ -206,9 +206,9 @@ def made_by(context: Context, now: int) -> dict[str, object]:
 def changed(source: S, request: SourceChanges[Any], now: int) -> S:
     """Returns a schedule or trigger with the members that a request names. A run in new sessions goes on in none."""
     fields = set(SourceChanges.__struct_fields__) - {"enabled"}
-    given = {name: value for name in fields if (value := getattr(request, name)) is not None}
-    given |= {"session_id": None} if given.get("session_mode") == "new" else {}
-    source = replace(source, **given, updated_at=now)
+    changes = {name: value for name in fields if (value := getattr(request, name)) is not None}
+    changes |= {"session_id": None} if changes.get("session_mode") == "new" else {}
+    source = replace(source, **changes, updated_at=now)
     if request.enabled is None:
         return source
     return replace(source, disabled_at=None if request.enabled else source.disabled_at or now, disabled_reason=None)

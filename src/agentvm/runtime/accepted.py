@@ -218,12 +218,12 @@ class Accepted:
         if any(is_models and self._refusal(batch) is not None for batch, is_models in self.said.items()):
             self.state = msgspec.structs.replace(self.state, pending=())
         refused: list[EventData] = []
-        for batch, pending, told in self.results:
+        for batch, pending, events in self.results:
             match self._refusal(batch):
                 case WritesRefused():
                     self.state = msgspec.structs.replace(self.state, pending=(*self.state.pending, pending))
                 case AgentVMError():
-                    refused += told
+                    refused += events
                 case None:
                     pass
         return refused

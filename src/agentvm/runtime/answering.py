@@ -117,8 +117,8 @@ class Answering:
         if self._quoted is None:
             window = min(one.driver.context_window(one.model) for one in candidates)
             self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window)
-            found = history.messages if now.produced else ()
-            self._accepted.sources = sources_of(self._quoted.passages, found, now.turn_id)
+            messages = history.messages if now.produced else ()
+            self._accepted.sources = sources_of(self._quoted.passages, messages, now.turn_id)
         self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
         self._found = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING

@@ -299,7 +299,7 @@ class CallRunner:
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         accepted = self._accepted
         tainted = outcome.tainted or (self.is_open(call) and not outcome.is_denied)
-        asked = next(pending for pending in accepted.state.pending if pending.call.id == call.id)
+        waiting = next(pending for pending in accepted.state.pending if pending.call.id == call.id)
         rest = tuple(pending for pending in accepted.state.pending if pending.call.id != call.id)
         now = msgspec.structs.replace(accepted.state, pending=rest)
         state, finished = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
@@ -313,7 +313,7 @@ class CallRunner:
             )
         if call.id in accepted.programs:
             events = (*events, ProgramChanged(change=ProgramEnded(turn_id=now.turn_id, program=call.id)))
-        accepted.results.append((self._ports.journal.post(self._log, events, accepted.scope), asked, events))
+        accepted.results.append((self._ports.journal.post(self._log, events, accepted.scope), waiting, events))
         accepted.state = state
 
     def explain(self, call: ToolCall, outcome: ToolOutcome, *, is_nested: bool = False) -> EventData:

@@ -47,8 +47,8 @@ class ImageCollections:
     async def _save(self, reference: str, bodies: dict[str, bytes]) -> FileCollection:
         collection_id, revision = parse_reference(reference)
         store = self._store
-        found = await store.get(collection_id)
-        if found is None or not found.oldest <= revision <= found.revision:
+        collection = await store.get(collection_id)
+        if collection is None or not collection.oldest <= revision <= collection.revision:
             raise NotFound(f"The collection {reference}, which the image searches, is not here any more")
         documents = [one for one in await _documents(store, collection_id, revision) if one.deleted_at is None]
         size = sum(document.size for document in documents)
@@ -71,12 +71,12 @@ class ImageCollections:
             collection_id, revision = parse_reference(one.reference)
             if len(one.documents) > revision or len({each.document for each in one.documents}) < len(one.documents):
                 raise InvalidInput(f"The file of the image was altered: {one.reference} cannot have these documents")
-            found = await self._store.get(collection_id)
-            if found is None:
+            existing = await self._store.get(collection_id)
+            if existing is None:
                 absent.append(one)
                 continue
             here = [each for each in await _documents(self._store, collection_id, revision) if each.deleted_at is None]
-            if not found.oldest <= revision <= found.revision or _said(here) != _said(one.documents):
+            if not existing.oldest <= revision <= existing.revision or _said(here) != _said(one.documents):
                 raise Conflict(
                     f"There is a collection {collection_id} here with other documents than {one.reference} of the file. "
                     "Load the image into another tenant, or delete that collection"
@@ -113,10 +113,12 @@ class ImageCollections:
 
 
 async def _documents(store: CollectionStore, collection_id: str, revision: int) -> list[CollectionDocument]:
-    found: list[CollectionDocument] = []
-    while page := await store.documents(collection_id, revision, after=found[-1].document if found else "", limit=PAGE_MAX):
-        found += page
-    return found
+    documents: list[CollectionDocument] = []
+    while page := await store.documents(
+        collection_id, revision, after=documents[-1].document if documents else "", limit=PAGE_MAX
+    ):
+        documents += page
+    return documents
 
 
 def _said(documents: Iterable[CollectionDocument | FileDocument]) -> set[tuple[str, str | None, str | None, str | None]]:

@@ -108,8 +108,8 @@ class ImageFiles:
         store = self.workspace.resources.store.resources(self.workspace.tenant_id)
         nodes: dict[VersionId, Node] = {}
         for version_id in roots:
-            found = await store.closure(version_id, limit=NODES_MAX + 1)
-            nodes |= {version_id: found[version_id], **found}
+            closure = await store.closure(version_id, limit=NODES_MAX + 1)
+            nodes |= {version_id: closure[version_id], **closure}
         return nodes
 
     async def _pins(self, manifest: ImageManifest) -> dict[str, VersionId]:

@@ -59,8 +59,8 @@ def of_turn(turn: Turn) -> bytes:
 
 def line_of(kind: str, record: Record, without: tuple[str, ...]) -> bytes:
     """Returns a record as a line, but for some members."""
-    said = {name: value for name, value in msgspec.to_builtins(record).items() if name not in without}
-    return _encode({"type": kind, kind: said}) + b"\n"
+    fields = {name: value for name, value in msgspec.to_builtins(record).items() if name not in without}
+    return _encode({"type": kind, kind: fields}) + b"\n"
 
 
 def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[bytes, list[str]]:
@@ -177,17 +177,17 @@ def to_turn(said: Json, session: Session) -> Turn:
     return check_turn(exactly({**said, **about}, Turn))
 
 
-def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
+def to_message(body: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
     """`attach` sees to it that an attachment comes along; without it a line has none."""
-    match said:
+    match body:
         case {"subtype": "user", "content": [*parts]}:
-            said = {**said, "content": [_with_data(part, blob, attach) for part in parts]}
+            body = {**body, "content": [_with_data(part, blob, attach) for part in parts]}
         case {"subtype": "tool-result", "toolResult": {"output": {"type": "content", "value": [*parts]} as output} as result}:
             filled = {**output, "value": [_with_data(part, blob, attach) for part in parts]}
-            said = {**said, "toolResult": {**result, "output": filled}}
+            body = {**body, "toolResult": {**result, "output": filled}}
         case _:
             pass
-    return check_message(exactly(said, Message))
+    return check_message(exactly(body, Message))
 
 
 Attach = Callable[[str, object, object], None]
@@ -218,22 +218,22 @@ def refuse(said: Json, member: str) -> None:
         raise Unfit(f"`{member}` does not belong in an archive", member)
 
 
-def exactly(said: Json, kind: Any) -> Any:
+def exactly(first: Json, kind: Any) -> Any:
     """A record that says what the line says, no less: a member that nobody knows would be lost."""
     try:
-        record = msgspec.convert(said, type=kind)
+        record = msgspec.convert(first, type=kind)
         # What cannot be written again cannot be stored either: half of a surrogate pair.
         again = msgspec.json.decode(_encode(record))
     except msgspec.ValidationError as error:
         raise Unfit(explain(error, kind)) from None
     except (RecursionError, UnicodeError, ValueError, OverflowError) as error:
         raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
-    if again != said:
+    if again != first:
         # A text that is the default is left out or not, depending on where it comes from.
         usual = {each.encode_name: each.default for each in msgspec.structs.fields(record) if isinstance(each.default, str)}
-        said, again = {**usual, **said}, {**usual, **again}
-    if again != said:
-        odd = sorted(str(name) for name in said.keys() | again.keys() if said.get(name, ...) != again.get(name, ...))
+        first, again = {**usual, **first}, {**usual, **again}
+    if again != first:
+        odd = sorted(str(name) for name in first.keys() | again.keys() if first.get(name, ...) != again.get(name, ...))
         raise Unfit(f"{shorten(', '.join(odd))}: a field is unknown, or not in canonical form", odd[0])
     return record
 

@@ -258,8 +258,8 @@ class _Reader:
     def _items(self, file: File) -> None:
         """Puts memories, schedules and triggers on the spool."""
         for number, body in self._lines(file):
-            kind, said = self._place(file.name, number, line.read_line, body)
-            item = self._place(file.name, number, partial(to_item, kind), said)
+            kind, record = self._place(file.name, number, line.read_line, body)
+            item = self._place(file.name, number, partial(to_item, kind), record)
             self._place(file.name, number, partial(self._spool.add_item, item), body)
 
     def _image_of(self, said: line.Json, waiting: dict[str, Image], file: str) -> Image:

@@ -160,16 +160,16 @@ class Staged:
                 return _named.decode(self._body(head)).id
         return None
 
-    def size_behind(self, session_id: str, known: int) -> int:
+    def size_behind(self, session_id: str, count: int) -> int:
         """Bytes of a session without the messages and turns that are here already."""
         size = 0
         for head in self._heads(self.sessions[session_id].at):
             if head.kind in (IMAGE, SESSION, ITEM):
                 break
             if head.kind == MESSAGE:
-                known -= 1
-                size += head.size if known < 0 else 0
-            elif head.kind == FILE and known <= 0:
+                count -= 1
+                size += head.size if count < 0 else 0
+            elif head.kind == FILE and count <= 0:
                 size += _files.decode(self._body(head)).size
         return size
 
@@ -194,7 +194,7 @@ class Staged:
     def _load(self, placement: Placement) -> Iterator[Carried]:
         image: Carried | None = None
         session: Session | None = None
-        batch, image_count, given, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
+        batch, image_count, attachments, old = _Batch(), 0, set[tuple[str, str]](), set[str | None]()
         for head in self._heads(0):
             if head.kind in (IMAGE, SESSION, ITEM) or batch.is_full:
                 yield from batch.take()
@@ -225,14 +225,14 @@ class Staged:
                 batch.size += head.size
             elif head.kind == CHANGE:
                 yield from batch.take()
-                yield from self._changed(head, old, given)
+                yield from self._changed(head, old, attachments)
             elif head.kind == MESSAGE:
                 image_count -= 1
                 if image_count >= 0:
                     old.add(_named.decode(self._body(head)).id)
                     continue
                 message = placement.message(session.session_id, self._message(head))
-                for attached in self._attached(session.container_id, message, given):
+                for attached in self._attached(session.container_id, message, attachments):
                     yield from batch.take()
                     yield attached
                 batch.messages.append(message)
@@ -246,14 +246,14 @@ class Staged:
         last = self.message_id(session.session_id, known)
         return Continued(placed, None if last is None else MessageId(last))
 
-    def _attached(self, container_id: ContainerId, message: Message, given: set[tuple[str, str]]) -> Iterator[Attached]:
+    def _attached(self, container_id: ContainerId, message: Message, attachments: set[tuple[str, str]]) -> Iterator[Attached]:
         """Yields the attachments of a message before its first use; with the bytes for the first container."""
         for digest in references_of(message):
             file = self._files.get((container_id, digest))
-            if file is None or (container_id, digest) in given:
+            if file is None or (container_id, digest) in attachments:
                 continue
-            body = None if ("", digest) in given else self._bytes_of(file.digest, file.size)
-            given |= {("", digest), (container_id, digest)}
+            body = None if ("", digest) in attachments else self._bytes_of(file.digest, file.size)
+            attachments |= {("", digest), (container_id, digest)}
             yield Attached(digest, file.size, Upload(media_type=file.media_type, name=file.name), body)
 
     def _changed(self, head: _Head, old: set[str | None], given: set[tuple[str, str]]) -> Iterator[ChangedFile]:

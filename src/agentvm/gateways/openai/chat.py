@@ -71,9 +71,9 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
             sent = await _answer(request, session)
         else:
             is_known = taken is not None or key is not None or named not in (None, NEW)
-            asked = await _answer_question(request, session) if is_known else None
-            if asked is not None:
-                sent, answered = asked
+            question = await _answer_question(request, session) if is_known else None
+            if question is not None:
+                sent, answered = question
             else:
                 sent = await talk.say(session.session_id, conversation.content, key=key, options=options)
     except AgentVMError:

@@ -140,15 +140,15 @@ class Carrier(TenantScope):
 
     async def items_here(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """The memories, schedules and triggers that the tenant has already, of these containers and ids."""
-        wanted = sorted(names)
+        ordered = sorted(names)
 
         def read(connection: Connection) -> frozenset[tuple[str, str]]:
-            found = set[tuple[str, str]]()
-            for at in range(0, len(wanted), IMAGES_MAX):
-                ids = msgspec.json.encode([name for _, name in wanted[at : at + IMAGES_MAX]]).decode()
+            present = set[tuple[str, str]]()
+            for at in range(0, len(ordered), IMAGES_MAX):
+                ids = msgspec.json.encode([name for _, name in ordered[at : at + IMAGES_MAX]]).decode()
                 for query in _ITEMS_HERE:
-                    found.update((row[0], row[1]) for row in connection.fetch(query, (self._tenant_id, ids)))
-            return frozenset(found.intersection(names))
+                    present.update((row[0], row[1]) for row in connection.fetch(query, (self._tenant_id, ids)))
+            return frozenset(present.intersection(names))
 
         return await self._database.read(read)
 

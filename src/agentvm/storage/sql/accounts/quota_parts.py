@@ -108,8 +108,8 @@ class PartStore(TenantScope):
             elsewhere, limit = sum(parts.values()), need.limit
             if key.metric == WALLET:
                 limit = next((int(credited) for credited, _ in connection.fetch(_WALLET, (tenant_id,))), 0)
-            known = need._replace(used=max(need.used, before)) if need.is_new and key.is_counted_here else need
-            amount = _amount(known, before, elsewhere, limit)
+            adjusted = need._replace(used=max(need.used, before)) if need.is_new and key.is_counted_here else need
+            amount = _amount(adjusted, before, elsewhere, limit)
             if amount != before:
                 connection.execute(_PUT, (*place, node_id, amount, key.ends))
             holders = tuple(sorted(node for node, part in parts.items() if node and part))
@@ -129,16 +129,16 @@ class PartStore(TenantScope):
 
 
 def _amount(need: PartNeed, before: int, elsewhere: int, limit: int | None) -> int:
-    wanted, least = need.used + need.adding, max(before, need.used)
-    if wanted <= least:
+    needed, least = need.used + need.adding, max(before, need.used)
+    if needed <= least:
         return least
     if limit is None:
-        return wanted + max(0, (need.soft or 0) - elsewhere - wanted) // SHARE
+        return needed + max(0, (need.soft or 0) - elsewhere - needed) // SHARE
     room = limit - elsewhere
-    if wanted <= room:
-        return wanted + (room - wanted) // SHARE
+    if needed <= room:
+        return needed + (room - needed) // SHARE
     if need.how == "forced":
-        return wanted
+        return needed
     return max(least, room) if need.how == "partly" else least
 
 
@@ -151,8 +151,8 @@ def _settle(
         # Not known what they have used, or not yet: all of their parts.
         return parts
     used = _used(connection, tenant_id, key, up)
-    kept = {node: max(amount, parts.get(node, 0)) for node, amount in used.items() if node in up}
-    new = {node: amount for node, amount in parts.items() if node in up} | kept
+    remaining = {node: max(amount, parts.get(node, 0)) for node, amount in used.items() if node in up}
+    new = {node: amount for node, amount in parts.items() if node in up} | remaining
     new[0] = sum(amount for node, amount in used.items() if node not in up)
     for node in ended:
         connection.execute(_DROP, (tenant_id, *key[:3], node))
