@@ -14,6 +14,7 @@ from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.schedule import RunStarted
+from agentvm.events.tool import ToolCharged
 from agentvm.log import concerning
 from agentvm.model.ids import KeyId, SessionId, TenantId, UserId
 from agentvm.model.ledger import NO_USE, TreeUse
@@ -223,7 +224,8 @@ class Accepted:
                 case WritesRefused():
                     self.state = msgspec.structs.replace(self.state, pending=(*self.state.pending, pending))
                 case AgentVMError():
-                    refused += events
+                    # The bill repeats their charges.
+                    refused += (event for event in events if not isinstance(event, ToolCharged))
                 case None:
                     pass
         return refused
