@@ -133,7 +133,7 @@ async def test_a_call_waits_for_a_decision_also_over_a_reload(open_page: Open, b
         image = await server.agentx.images.create(ImageConfig(definition="clerk"))
         page = await open_page(f"{server.url}/c/{image.session_id}")
         await say(page, "Delete order 7")
-        await expect(page.locator(".decision")).to_contain_text("destructive")
+        await expect(page.locator(".decision")).to_contain_text("it may delete or overwrite something")
         await page.reload()
         await page.get_by_role("button", name=button).click()
         await expect(page.locator(".answer")).to_have_text("Finished.")

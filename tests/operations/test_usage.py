@@ -1,7 +1,7 @@
 import csv
 import io
 
-import httpx
+import httpx2
 import pytest
 from tests.server.http.fixtures import NOON, World, open_world
 
@@ -160,10 +160,10 @@ async def test_usage_is_summed_by_the_key_that_asked() -> None:
         ]
         for (_, secret), turns in zip(issued, (2, 1), strict=True):
             headers = {"Authorization": f"Bearer {secret.reveal()}"}
-            async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
+            async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
                 for _ in range(turns):
                     assert (await web.post("/v1/run", json={"content": "Hello"})).is_success
-        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
+        async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=60) as web:
             items = (await web.get("/v1/usage?by=key")).json()["items"]
             (entry, *_) = (await web.get("/v1/usage/entries")).json()["items"]
         first, second = (key.key_id for key, _ in issued)

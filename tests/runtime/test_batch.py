@@ -21,3 +21,9 @@ def test_a_log_that_fails_leaves_the_batch_and_its_turns_hear_of_it() -> None:
     assert batch.errors == {(failing, "t1"): error, (failing, "t2"): error}
     assert failing.failed == {"t1": error, "t2": error}
     assert not other.failed
+
+
+def test_a_part_without_events_has_no_last_number() -> None:
+    batch, empty = Batch(), log("empty")
+    batch.add(empty, TurnId("t1"), ())
+    assert batch.parts[empty].last == 0

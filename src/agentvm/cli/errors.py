@@ -33,6 +33,9 @@ COLUMNS: Columns = {
 @click.option("--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Maximum number.")
 @tenant_command
 def errors(api: Api, show: Show, since: int | None, until: int | None, nodes: str | None, limit: int) -> None:
-    """List errors by kind, latest first; in a cluster those of all nodes."""
+    """List errors by kind, latest first.
+
+    In a cluster those of all nodes.
+    """
     groups = api.items("error.list", since=since, until=until, nodes=nodes or "all", at_most=limit)
     show.items(groups, COLUMNS, none="No errors found.")

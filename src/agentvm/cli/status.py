@@ -18,7 +18,7 @@ OF_NODES: Columns = {"NODE": "nodeId", **COLUMNS}
 @click.command(epilog=EXAMPLES)
 @server_command
 def status(api: Api, show: Show) -> int:
-    """Show server health and remedies; in a cluster those of all nodes.
+    """Show server health and remedies.
 
     The exit code is 1 when a check fails; warnings do not count.
     """

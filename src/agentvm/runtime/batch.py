@@ -23,8 +23,8 @@ class BatchPart:
 
     @property
     def last(self) -> int:
-        """The number of the last event that has one; 0 for none."""
-        return self.events[-1].seq or next((event.seq for event in reversed(self.events) if event.seq), 0)
+        """The number of the last event that has one; 0 for none. A recovered session may post nothing but its claim."""
+        return next((event.seq for event in reversed(self.events) if event.seq), 0)
 
 
 class Batch:

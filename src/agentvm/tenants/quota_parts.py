@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentvm.model.account import METRICS
 from agentvm.model.ids import Clock, TenantId, UserId
+from agentvm.model.quota_part import EARLIER_MS, WALLET, How, LimitKey, PartNeed
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
-from agentvm.storage.sql.accounts.quota_parts import EARLIER_MS, WALLET, How, LimitKey, PartNeed
 from agentvm.tenants.book import Counter, QuotaBook, renew, window_of
 
 if TYPE_CHECKING:

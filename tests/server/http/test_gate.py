@@ -59,13 +59,15 @@ def test_what_writes_is_audited() -> None:
     marks = {"POST /v1/sessions/{session_id}/read"}
     # So is the look of the console.
     looks = {"PUT /v1/auth/preferences"}
+    # Bookings of the edge: the ledger is their record.
+    booked = {"POST /v1/usage/entries"}
     # As the command: what it creates on the way is audited by itself.
     said = {"POST /v1/messages", "POST /v1/run", "POST /v1/triggers/{trigger_id}"}
     # As the command; an agent that is stopped starts again with the next message.
     stopped = {"POST /v1/images/{image_id}/stop"}
     # So is what somebody thinks of an answer.
     rated = {f"{method} /v1/turns/{{turn_id}}/feedback" for method in ("PUT", "DELETE")}
-    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks, *said, *stopped, *rated}
+    assert silent == {"POST /v1/auth/ws-token", *reading, *drafts, *marks, *looks, *said, *stopped, *rated, *booked}
     # What leaves the server is no less than what is written.
     assert {one.name for one in FACES if one.method == "GET" and one.operation.audit} == {
         "GET /v1/export",

@@ -24,6 +24,13 @@ BODIES: dict[str, object] = {
     "fingerprint": "sha256:0",
     "cite": "resource://knowledge/none@1.0.0#a:0-1",
     "rating": "up",
+    "entries": [
+        {
+            **dict.fromkeys(("id", "containerId", "imageId", "sessionId", "turnId", "driver", "model"), "x"),
+            "at": 1,
+            "usage": {"inputTokens": 1, "outputTokens": 1},
+        }
+    ],
     "decision": "deny",
     **dict.fromkeys(("text", "name", "slug", "value", "externalId"), "x"),
     "metric": "connections",

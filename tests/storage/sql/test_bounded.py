@@ -30,7 +30,7 @@ EXCUSED = {
     "DELETE FROM alias_members WHERE alias_key = ?": "the metadata of one thread",
     "UPDATE file_changes SET position = 0": "the files that one call has changed",
     "DELETE FROM program_calls WHERE session_key = ? AND turn_id = ?": "the calls of one turn's programs",
-    "DELETE FROM feedback WHERE session_key IN": "the rating of one turn by one person",
+    "DELETE FROM feedback WHERE turn_id = ?2 AND author = ?3": "the rating of one turn by one person",
     "DELETE FROM search_backlog": "a table of one row",
     "UPDATE search_backlog": "a table of one row",
     "DELETE FROM resource_words": "the words of one resource, which has a bounded text",
@@ -52,6 +52,7 @@ EXCUSED = {
     "DELETE FROM secrets WHERE tenant_id = ? AND name LIKE": "the keys of one image, one for each provider",
     "UPDATE arriving_messages {}": "one session of an import",
     "UPDATE collections SET collection_id": "the collections of one tenant, a thousand at most",
+    "UPDATE collection_documents SET added_in = ? WHERE collection_key": "the documents of one imported collection",
     "UPDATE collection_documents SET removed_in": "the one document of that name in the newest revision",
 }
 

@@ -89,6 +89,7 @@ export const zh: PeopleWords = {
       "hosted graph platform, per run": "托管的图平台，按次计费",
       "managed agents, per session hour": "托管智能体，按会话小时计费",
       "sandbox with one vCPU while a turn runs": "每轮运行期间占用一个 vCPU 的沙箱",
+      "Durable Object that is awake while a turn runs, rows excluded": "每轮运行期间保持唤醒的 Durable Object（不含行费用）",
     },
     paid: "成本",
     perThousand: "每千名用户",

@@ -13,8 +13,9 @@ from tests.conformance.records import SESSION, image, turn
 from tests.conformance.store import ACME, settle
 
 from agentvm.model.ledger import Credit
+from agentvm.model.quota_part import WALLET, LimitKey, PartNeed
 from agentvm.storage.engine import open_shared
-from agentvm.storage.sql.accounts.quota_parts import SHARE, WALLET, LimitKey, PartNeed, PartStore, TakenPart
+from agentvm.storage.sql.accounts.quota_parts import SHARE, PartStore, TakenPart
 from agentvm.storage.sql.nodes import Claim, NodeStore
 from agentvm.storage.sql.store import Store
 

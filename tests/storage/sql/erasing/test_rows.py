@@ -114,7 +114,7 @@ async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_containe
 
     def ask(connection: SqliteConnection) -> None:
         connection.execute(
-            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0)", (HOME,)
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0, NULL)", (HOME,)
         )
 
     await database.write(ask)
@@ -135,7 +135,7 @@ async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too
 
     def enter(connection: SqliteConnection) -> None:
         connection.execute(
-            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0)", (named,)
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1, 0, NULL)", (named,)
         )
         connection.execute("UPDATE ledger SET container_id = ?", (named,))
 

@@ -8,22 +8,16 @@ taken over, the ledger knows what it has used; that is added to the row of node 
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from agentvm.model.ids import TenantId
+from agentvm.model.quota_part import EARLIER_MS, WALLET, LimitKey, PartNeed
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import TenantScope
 
-WALLET = "wallet"
-"""Stands in the place of a metric: the money of a wallet is shared like a limit."""
 SHARE = 10
 """One part in this many of what is left goes with each part."""
-EARLIER_MS = 60_000
-"""Entries of a node may be that much older than its start: the clocks of machines differ."""
-
-How = Literal["whole", "partly", "forced"]
-"""A part that is needed as a whole, or as much of it as there is; `forced` counts beyond the limit, too."""
 
 _TOKENS = total("input_tokens + output_tokens + cache_read_tokens + cache_write_tokens")
 _PRICE = total("price")
@@ -54,32 +48,6 @@ UPDATE quota_parts SET amount = ?
 WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = ? AND amount > ?
 """
 _DROP = "DELETE FROM quota_parts WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = ?"
-
-
-class LimitKey(NamedTuple):
-    """A limit in one window. `user_id` is empty for a limit of the tenant; `ends` is None without a window."""
-
-    metric: str
-    user_id: str
-    begins: int
-    ends: int | None
-
-    @property
-    def is_counted_here(self) -> bool:
-        """Whether only the node knows what it has used in a window: a request is in no ledger."""
-        return self.ends is not None and self.metric not in _ENTERED
-
-
-class PartNeed(NamedTuple):
-    """The need of a node: what it has used and set aside, and how much more. `limit` is None if the limit only warns."""
-
-    used: int
-    adding: int
-    limit: int | None
-    soft: int | None = None
-    how: How = "whole"
-    is_new: bool = False
-    """Whether the node does not know its part: it has counted in the window before, or never."""
 
 
 class TakenPart(NamedTuple):
