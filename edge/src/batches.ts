@@ -75,5 +75,6 @@ export async function lostTurn(row: TurnRow, image: Image, at: number): Promise<
   const { session_id: sessionId, n, turn_id: turnId, attempt, runner } = row;
   const stored = sizeOf(whole) <= BODY_MAX_BYTES ? whole : await pack({ ...body, events: [] });
   const fold: FoldRequest = { sessionId, n, turnId, attempt, runner, state: "ended", lastSeq: end.at(-1)?.seq ?? row.last_seq, body: stored, waits: [], entries: "" };
-  return { fold, batch: { scope: { ...scopeOf(image), turnId }, events: [...unknown, ...end] } };
+  // All of it: who has come since the crash has heard nothing yet, and peers pass over what they have heard.
+  return { fold, batch: { scope: { ...scopeOf(image), turnId }, events: told } };
 }
