@@ -10,11 +10,11 @@ import pytest
 from tests.faults.process import until
 from tests.provision.nats import Nats
 
-from agentvm import ScriptedDriver, ServerConfig
+from agentvm import ScriptedDriver, ServerConfig, tool
 from agentvm.app import open_agentvm
 from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptStep, last_user_text, reply
+from agentvm.drivers.scripted import Pause, ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.cluster_settings import ClusterSettings
 from agentvm.model.secret import Secret
 from agentvm.vm import AgentVM
@@ -24,14 +24,25 @@ LEASE_SECONDS = 20.0
 
 @dataclass
 class Gate:
-    """Holds the answers to messages that begin with "hold" after their first word, until it is opened."""
+    """Holds the answers to messages that begin with "hold" after their first word, until it is opened.
+
+    A message that begins with "delete" calls a tool that waits for an approval.
+    """
 
     opened: anyio.Event = field(default_factory=anyio.Event)
 
     def script(self, prompt: Prompt) -> list[ScriptStep]:
         text = last_user_text(prompt)
+        if text.startswith("delete"):
+            return tool_calls(("call_1", "delete", {"name": text}))
         start, begin, first, *rest = reply(*[f"{text}:{number} " for number in range(5)])
         return [start, begin, first, Pause(self.opened), *rest] if text.startswith("hold") else [start, begin, first, *rest]
+
+
+@tool(effect="destructive", world="closed")
+async def delete(name: str) -> str:
+    """Delete something for good."""
+    return name
 
 
 class OpenNode(Protocol):
@@ -58,7 +69,7 @@ def open_node(database_url: str, gate: Gate) -> OpenNode:
                 enabled="on", name=name, lease_seconds=LEASE_SECONDS, nats=None if nats is None else Secret(nats)
             ),
         )
-        async with open_agentvm(config, drivers={"scripted": ScriptedDriver(gate.script)}) as vm:
+        async with open_agentvm(config, drivers={"scripted": ScriptedDriver(gate.script)}, tools=[delete]) as vm:
             assert vm.membership is not None
             with anyio.fail_after(60):
                 while not vm.membership.rows:

@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 
+from agentvm.model.image import ImageConfig
 from agentvm.operations.context import context_of
 from agentvm.operations.dispatch import carry_out
 from agentvm.operations.image_build import ImageCreate
@@ -30,9 +31,9 @@ class Talker:
             context.finish()
             return reply
 
-    async def create(self) -> tuple[str, str]:
-        """The image and the session of a new conversation."""
-        record = (await self.ask(ImageCreate(container_id="home"))).record
+    async def create(self, *tools: str) -> tuple[str, str]:
+        """The image and the session of a new conversation with these tools."""
+        record = (await self.ask(ImageCreate(container_id="home", config=ImageConfig(tools=tools or None)))).record
         return str(record.image_id), str(record.session_id)
 
     async def send(self, image_id: str, text: str, **more: Any) -> MessageSendReply:

@@ -117,6 +117,23 @@ async def test_a_node_with_nats_and_one_without_read_each_other_from_the_databas
         assert a.cursors() == b.cursors() == list(range(1, len(a.heard) + 1))
 
 
+async def test_a_message_to_another_node_ends_the_turn_that_was_heard_to_wait_for_an_approval(
+    on_bus: tuple[AgentVM, AgentVM], no_reading: None
+) -> None:
+    a, b = map(Talker, on_bus)
+    image_id, session_id = await a.create("delete")
+    b.listen(session_id)
+    await b.send(image_id, "first")
+    await b.until("turn_response")
+    await a.send(image_id, "delete it")
+    await b.until("turn_parked")
+    await b.send(image_id, "never mind")
+    heard = await b.until("turn_response", 3)
+    turns = [event["data"]["turnId"] for event in heard if event["type"] == "turn_request"]
+    ended = [(event["data"]["turnId"], event["data"]["outcome"]) for event in heard if event["type"] == "turn_response"]
+    assert ended == [(turns[0], "completed"), (turns[1], "interrupted"), (turns[2], "completed")]
+
+
 async def test_a_title_is_told_on_the_other_node(on_bus: tuple[AgentVM, AgentVM]) -> None:
     a, b = map(Talker, on_bus)
     _, session_id = await a.create()

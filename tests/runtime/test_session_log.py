@@ -162,6 +162,16 @@ def test_a_parked_turn_says_since_when_and_a_resumed_one_does_not() -> None:
     assert (log.parked, list(log.open_turns)) == (None, [ONE])
 
 
+def test_a_turn_that_parks_on_another_node_is_known_until_it_goes_on_there() -> None:
+    parked = TurnParked(turn_id=ONE, message_id=MessageId("m"), timestamp=7, waits=(), active=40)
+    resumed = TurnResumed(turn_id=ONE, message_id=MessageId("m"), timestamp=8, attempt=0)
+    there, here = fresh(), fresh()
+    here.mirror(there.number([begin(ONE), parked], EventScope(), 7))
+    assert (here.parked, list(here.open_turns)) == (ONE, [])
+    here.mirror(there.number([resumed], EventScope(), 8))
+    assert (here.parked, list(here.open_turns)) == (None, [])
+
+
 def test_parking_that_could_not_be_stored_is_taken_back() -> None:
     log = fresh()
     log.number([begin(ONE)], EventScope(), 5)

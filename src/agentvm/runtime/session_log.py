@@ -136,6 +136,9 @@ class SessionLog:
         if events:
             self.tail += events
             self.head = self.committed = events[-1].seq
+            # Whoever writes here next has to end the parked turn; which turns are open is known to the node that runs them.
+            for event in events:
+                self._follow_parked(event.data)
 
     def drop_stored(self, head: int) -> None:
         """Drops events of a mirror that the log has by now."""
@@ -184,17 +187,22 @@ class SessionLog:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
                 self.suspended.discard(turn_id)
-                self.parked = None if self.parked == turn_id else self.parked
-            case TurnParked(turn_id=turn_id):
+            case TurnParked(turn_id=turn_id) | TurnResponse(turn_id=turn_id):
                 self.open_turns.pop(turn_id, None)
-                self.parked = turn_id
             case TurnSuspended(turn_id=turn_id):
                 self.suspended.add(turn_id)
-            case TurnResponse(turn_id=turn_id):
-                self.open_turns.pop(turn_id, None)
-                self.parked = None if self.parked == turn_id else self.parked
             case Interrupted(turn_id=turn_id) if turn_id is not None:
                 self.stopped.add(turn_id)
+            case _:
+                pass
+        self._follow_parked(data)
+
+    def _follow_parked(self, data: EventData) -> None:
+        match data:
+            case TurnParked(turn_id=turn_id):
+                self.parked = turn_id
+            case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id) | TurnResponse(turn_id=turn_id):
+                self.parked = None if self.parked == turn_id else self.parked
             case _:
                 pass
 
