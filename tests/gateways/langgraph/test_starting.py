@@ -165,4 +165,6 @@ async def test_a_run_without_a_thread_that_is_sent_twice_with_a_key_is_one_run(w
         assert other.headers["content-location"] != first.headers["content-location"]
         changed = {**body, "input": {"messages": "something else"}}
         assert (await http.post(f"/runs{way}", json=changed, headers=headers)).status_code == 422
+        # A run that nobody awaits may still be about to ask the model.
+        assert (await http.get(f"{other.headers['content-location']}/join")).status_code == 200
         assert len(served.model.prompts) == 2
