@@ -17,7 +17,7 @@ from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import TenantScope
 
 SHARE = 10
-"""One part in this many of what is left goes with each part."""
+"""A node that takes a part gets besides the rest of the limit divided by this, so that it need not ask soon again."""
 
 _TOKENS = total("input_tokens + output_tokens + cache_read_tokens + cache_write_tokens")
 _PRICE = total("price")
