@@ -100,12 +100,16 @@ async function digestOf(env: Env, token: string): Promise<string> {
 
 export const bearer = (value: string | null | undefined): string => /^bearer +(.*)$/i.exec((value ?? "").trim())?.[1]?.trim() ?? "";
 
+const protocolsOf = (request: Request): string[] => (request.headers.get("sec-websocket-protocol") ?? "").split(",").map((name) => name.trim());
+
+/** The subprotocol that a credential came as. */
+export const subprotocolOf = (request: Request): string | undefined => protocolsOf(request).find((name) => name.startsWith(SUBPROTOCOL));
+
 /** The credential of a request; undefined if it has none. More than one is refused. */
 export function credentialOf(request: Request): string | undefined {
   const header = request.headers.get("authorization");
   const query = new URL(request.url).searchParams.getAll("token");
-  const protocols = (request.headers.get("sec-websocket-protocol") ?? "").split(",").map((name) => name.trim());
-  const tokens = [...(header === null ? [] : [bearer(header)]), ...query, ...protocols.filter((name) => name.startsWith(SUBPROTOCOL)).map((name) => name.slice(SUBPROTOCOL.length))];
+  const tokens = [...(header === null ? [] : [bearer(header)]), ...query, ...protocolsOf(request).filter((name) => name.startsWith(SUBPROTOCOL)).map((name) => name.slice(SUBPROTOCOL.length))];
   if (tokens.length > 1) throw new EdgeError("invalid_input", "Send credentials once: in one Authorization header, as ?token=, or as a subprotocol");
   return tokens[0];
 }

@@ -52,15 +52,21 @@ export function opening(image: Image, turnId: string, user: UserMessage, at: num
   return [...(isQueued ? [] : [persisted]), tell("user_message", user, at), tell("turn_request", { turnId, messageId: user.id, timestamp: at }, at)];
 }
 
+/** The end of a turn that nobody will run: it was taken back, or its image was deleted. */
+export function droppedBatch(row: TurnRow, image: Image): Batch {
+  const { id } = JSON.parse(row.user) as { id: string };
+  return unnumbered({ ...scopeOf(image), turnId: row.turn_id }, ...new Turn(row.turn_id, id, row.accepted_at).interrupt(Date.now()));
+}
+
 /** What is told that a turn goes on. It also stands for each number that a lost run may have told, and nobody knows what. */
 export function resumed(turnId: string, messageId: string, attempt: number, at: number): Told {
   return tell("turn_resumed", { turnId, messageId, attempt, timestamp: at }, at);
 }
 
-/** The end of a turn that was cut off too often. */
-export async function lostTurn(row: TurnRow, image: Image, at: number): Promise<{ fold: FoldRequest; batch: Batch }> {
-  const user = JSON.parse(row.user) as UserMessage;
+/** The end of a turn that has no Worker: it was cut off too often, or is interrupted. */
+export async function lostTurn(row: TurnRow, image: Image, at: number, outcome: "failed" | "interrupted"): Promise<{ fold: FoldRequest; batch: Batch }> {
   const before = row.body === null ? undefined : await unpack(row.body);
+  const user = (before?.messages[0] ?? JSON.parse(row.user)) as UserMessage;
   const turn = new Turn(row.turn_id, user.id, row.accepted_at);
   if (before !== undefined) turn.restore(before.messages.slice(1), before.produced ?? 0, before.usage);
   const numbered = (told: readonly Told[], last: number): Numbered[] => told.map((event, index): Numbered => ({ ...event, seq: last + 1 + index }));
@@ -68,13 +74,15 @@ export async function lostTurn(row: TurnRow, image: Image, at: number): Promise<
   const known = earlier.at(-1)?.seq ?? row.last_seq;
   const unknown = numbered(Array.from({ length: Math.max(0, row.last_seq - known) }, () => resumed(row.turn_id, user.id, row.attempt, at)), known);
   const lostCalls = [...turn.pending].flatMap((call) => turn.finish(call, { result: LOST_CALL, isError: true }, at));
-  const end = numbered([...lostCalls, ...turn.fail("turn_limit_reached", LOST, true, at)], Math.max(known, row.last_seq));
+  const interrupted = tell("interrupted", { agentId: image.agentId ?? "", containerId: image.containerId, turnId: row.turn_id }, at);
+  const ended = outcome === "failed" ? turn.fail("turn_limit_reached", LOST, true, at) : [interrupted, ...turn.interrupt(at)];
+  const end = numbered([...lostCalls, ...ended], Math.max(known, row.last_seq));
   const told = [...earlier, ...unknown, ...end];
   const body = { messages: [user, ...turn.messages], events: packEvents(earlier.length > 0 ? told : []), first: told[0]?.seq ?? 0, produced: turn.produced, usage: turn.usage };
   const whole = await pack(body);
   const { session_id: sessionId, n, turn_id: turnId, attempt, runner } = row;
   const stored = sizeOf(whole) <= BODY_MAX_BYTES ? whole : await pack({ ...body, events: [] });
-  const fold: FoldRequest = { sessionId, n, turnId, attempt, runner, state: "ended", lastSeq: end.at(-1)?.seq ?? row.last_seq, body: stored, waits: [], entries: "" };
+  const fold: FoldRequest = { sessionId, n, turnId, attempt, runner, state: "ended", lastSeq: end.at(-1)?.seq ?? row.last_seq, body: stored, waits: [], entries: [] };
   // All of it: who has come since the crash has heard nothing yet, and peers pass over what they have heard.
   return { fold, batch: { scope: { ...scopeOf(image), turnId }, events: told } };
 }

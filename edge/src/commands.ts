@@ -4,13 +4,12 @@ import { messagesOf } from "./body.ts";
 import { containerBatch, deletedBatch, registeredBatch, stoppedBatch } from "./batches.ts";
 import { EdgeError, agentNotFound, imageNotFound, invalid, shorten } from "./errors.ts";
 import { tell } from "./events.ts";
-import { changed, createdBatch, digestOf, newImage, updatedBatch } from "./images.ts";
+import { changed, cleared, clientDataOf, createdBatch, digestOf, newImage, updatedBatch } from "./images.ts";
 import { placeIn, random, type Place } from "./ids.ts";
-import { contentOf, type Data, isObject, objectOf, optionalText, text } from "./input.ts";
+import { contentOf, type Data, objectOf, optionalText, refuseGiven, text } from "./input.ts";
 import type { Link } from "./link.ts";
 import type { Peer } from "./peer.ts";
-import type { Refused } from "./container.ts";
-import type { AcceptReply, AcceptRequest, Image, WaitAnswer } from "./records.ts";
+import type { AcceptReply, AcceptRequest, Image, Refused, WaitAnswer } from "./records.ts";
 import type { Message } from "./turn.ts";
 
 const HISTORY_MAX_BYTES = 4 * 1024 * 1024;
@@ -50,6 +49,7 @@ export async function ensureContainer(peer: Peer, name: unknown): Promise<{ cont
   const place = await peer.principal.place(name);
   const containerId = name as string;
   const link = await peer.link(place);
+  peer.joined.add(containerId);
   const { isNew, createdAt } = await link.stub.create(containerId, peer.principal.object(place), peer.id);
   if (isNew) {
     if (peer.principal.containers === undefined) await peer.env.CONTAINERS.getByName(peer.principal.directory).enlist(containerId);
@@ -61,15 +61,23 @@ export async function ensureContainer(peer: Peer, name: unknown): Promise<{ cont
 export async function listContainers(peer: Peer, after = "", limit = PAGE_MAX): Promise<string[]> {
   const own = peer.principal.containers;
   if (own === undefined) return await peer.env.CONTAINERS.getByName(peer.principal.directory).containers(after, limit);
-  const present = await Promise.all(own.map(async (name) => ((await (await peer.link(await peer.principal.place(name))).stub.exists()) ? name : undefined)));
-  return present.filter((name) => name !== undefined);
+  const following = own.filter((name) => name > after).sort((one, other) => (one < other ? -1 : 1));
+  const present = await Promise.all(following.map(async (name) => ((await (await peer.link(await peer.principal.place(name))).stub.exists()) ? name : undefined)));
+  return present.filter((name) => name !== undefined).slice(0, limit);
+}
+
+/** The containers of a list about all of them. */
+async function allContainers(peer: Peer): Promise<string[]> {
+  const names = await listContainers(peer, "", LISTED_MAX + 1);
+  if (names.length > LISTED_MAX) throw invalid(`There are more than ${LISTED_MAX} containers: name one of them with containerId`);
+  return names;
 }
 
 // --- images
 
 export async function createImage(peer: Peer, containerName: unknown, config: Data): Promise<Image> {
   const place = await peer.principal.place(containerName);
-  const image = await newImage(peer.env, containerName as string, peer.newId("img", place), peer.newId("sess", place), config);
+  const image = await newImage(peer.env, peer.principal.tenant, containerName as string, peer.newId("img", place), peer.newId("sess", place), config);
   const { link } = await ensureContainer(peer, containerName);
   const batch = createdBatch(image);
   await link.stub.putImage(image, batch, peer.id);
@@ -79,10 +87,11 @@ export async function createImage(peer: Peer, containerName: unknown, config: Da
 }
 
 export async function updateImage(peer: Peer, imageId: string, updates: Data): Promise<Image> {
-  const { link, image } = await imageOf(peer, imageId);
+  const { link, image: before } = await imageOf(peer, imageId);
+  const image = cleared(before, updates.clear);
   const definition = changed(peer.env, image.definition, updates);
   const description = optionalText(updates, "description") ?? image.description;
-  const clientData = isObject(updates.clientData) ? updates.clientData : image.clientData;
+  const clientData = clientDataOf(updates) ?? image.clientData;
   const updated: Image = {
     ...image,
     name: optionalText(updates, "name") ?? image.name, definition, digest: await digestOf(definition), updatedAt: Math.max(Date.now(), image.updatedAt + 1),
@@ -96,10 +105,13 @@ export async function updateImage(peer: Peer, imageId: string, updates: Data): P
 }
 
 export async function listImages(peer: Peer, containerName: unknown): Promise<Image[]> {
-  const names = containerName === undefined ? (await listContainers(peer)).slice(0, LISTED_MAX) : [containerName];
+  // Never everybody's: the one that the key is for, or those that this connection has named.
+  const unnamed = peer.principal.containers === undefined ? [...peer.joined] : [peer.principal.home];
+  const names = containerName === undefined || containerName === null ? unnamed : [containerName];
   const lists = await Promise.all(
     names.map(async (name) => {
       const link = await peer.link(await peer.principal.place(name));
+      peer.joined.add(name as string);
       const images = await link.stub.images();
       for (const image of images) peer.listen(link, image.sessionId);
       return images;
@@ -132,30 +144,46 @@ export async function runImage(peer: Peer, imageId: string): Promise<{ image: Im
   return { image, agentId: image.agentId ?? "", reused };
 }
 
-/** Stops agents of images, or of all images of the container. A turn that runs ends as interrupted. */
+/** Stops agents of images, or of all images of the container. Turns that run or wait end as interrupted. */
 export async function stop(peer: Peer, link: Link, imageIds: string[] | null): Promise<Image[]> {
   const stopped = await link.stub.stopAgents(imageIds, peer.id);
-  for (const image of stopped) peer.deliver(stoppedBatch(image));
-  return stopped;
+  for (const { image, run } of stopped) {
+    peer.deliver(stoppedBatch(image));
+    if (run !== undefined) peer.resume(link, run);
+  }
+  return stopped.map(({ image }) => image);
 }
 
-/** Stops the running turn of an image or an agent. */
-export async function interrupt(peer: Peer, imageId: string | undefined, agentId: string | undefined): Promise<Image | undefined> {
-  const local = [...peer.runs.values()].find((run) => run.accepted.image.imageId === imageId || run.accepted.agentId === agentId);
+/** Stops the running turn of an image, an agent or a session; of a turn that is named, no other. */
+export async function interrupt(peer: Peer, { imageId, agentId, sessionId, turnId }: Interrupted): Promise<Image | undefined> {
+  const local = [...peer.runs.values()].find(({ accepted: { image, agentId: other, turnId: running } }) => {
+    const isMeant = imageId !== undefined ? image.imageId === imageId : agentId !== undefined ? other === agentId : image.sessionId === sessionId;
+    return isMeant && (sessionId === undefined || image.sessionId === sessionId) && (turnId === undefined || running === turnId);
+  });
   if (local !== undefined) {
     local.announceInterrupt();
     peer.after(() => local.stop());
     return { ...local.accepted.image, agentId: local.accepted.agentId };
   }
-  const link = await peer.linkTo(imageId ?? agentId ?? "");
-  const found = await link?.stub.interrupt(imageId, agentId);
+  const link = await peer.linkTo(imageId ?? agentId ?? sessionId ?? "");
+  const found = await link?.stub.interrupt({ imageId, agentId, sessionId, turnId }, peer.id);
+  if (found?.isQueued) throw invalid("A message that waits cannot be taken back alone at the edge: it is answered, or goes with onBusy: interrupt");
+  if (link !== undefined && found?.run !== undefined) peer.resume(link, found.run);
   if (found === undefined || found.image.agentId === undefined) {
-    if (imageId === undefined) throw agentNotFound(agentId ?? "");
+    if (imageId === undefined && agentId !== undefined) throw agentNotFound(agentId);
     return undefined;
   }
   const { image, running } = found;
-  if (!running) peer.tellOf(image, tell("interrupted", { agentId: image.agentId ?? "", containerId: image.containerId }, Date.now()));
+  if (!running && turnId === undefined) peer.tellOf(image, tell("interrupted", { agentId: image.agentId ?? "", containerId: image.containerId }, Date.now()));
   return image;
+}
+
+/** What is to be stopped. */
+export interface Interrupted {
+  imageId?: string | undefined;
+  agentId?: string | undefined;
+  sessionId?: string | undefined;
+  turnId?: string | undefined;
 }
 
 // --- messages
@@ -202,7 +230,7 @@ function refusal(refused: Refused, id: string): EdgeError {
 // --- waits
 
 export async function listWaits(peer: Peer, { containerName, sessionId: wanted, isAnswered }: WaitFilter): Promise<(Data & { waitId: string; askedAt: number })[]> {
-  const names = containerName === undefined || containerName === null ? (await listContainers(peer)).slice(0, LISTED_MAX) : [containerName];
+  const names = containerName === undefined || containerName === null ? await allContainers(peer) : [containerName];
   const lists = await Promise.all(
     names.map(async (name) => {
       const turns = await (await peer.link(await peer.principal.place(name))).stub.waits();
@@ -237,6 +265,7 @@ export async function answer(peer: Peer, data: Data): Promise<{ waitId: string; 
   const allowed = wait?.kind === "client" ? ["answer", "deny"] : ["approve", "edit", "deny"];
   if (!allowed.includes(decision)) throw invalid(`decision must be one of ${allowed.join(", ")} for a wait of the kind ${wait?.kind ?? ""}`);
   const reason = optionalText(data, "reason");
+  refuseGiven(data, "remember");
   const given: WaitAnswer = {
     decision,
     ...(decision === "edit" ? { input: objectOf(data.input, "input") } : {}),

@@ -11,7 +11,7 @@ import type { Env } from "./env.ts";
 import { type EdgeError, invalid, shorten, tooLarge, unauthenticated, visible, EdgeError as Failure } from "./errors.ts";
 import type { Batch } from "./events.ts";
 import { random } from "./ids.ts";
-import { checkBounds, type Data, DATA_MAX_BYTES, FRAME_MAX_BYTES, isObject, MESSAGE_MAX_BYTES } from "./input.ts";
+import { bytesOf, checkBounds, type Data, DATA_MAX_BYTES, FRAME_MAX_BYTES, isObject, MESSAGE_MAX_BYTES } from "./input.ts";
 import { KeyWatch } from "./key_watch.ts";
 import { Peer } from "./peer.ts";
 import { replay } from "./replay.ts";
@@ -19,7 +19,9 @@ import { COMMANDS, encodeBatch, encodeError, encodeReply, isEventType } from "./
 import { RpcPeer } from "./v2.ts";
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+/** Frames that wait for the credentials, and their characters. */
 const HELD_MAX = 64;
+const HELD_MAX_CHARACTERS = 1024 * 1024;
 /** Frames of one client that wait for those before them. */
 const FRAMES_MAX = 2_000;
 const NOT_YET = "Authentication is needed before anything else: send an auth frame, or connect with ?token=";
@@ -48,6 +50,7 @@ export class Connection {
   #frames: Promise<void> = Promise.resolve();
   #waiting = 0;
   #held: string[] = [];
+  #heldCharacters = 0;
   #deadline: ReturnType<typeof setTimeout> | undefined;
 
   constructor(env: Env, socket: WebSocket, known: Known | undefined, waitUntil: (promise: Promise<unknown>) => void) {
@@ -70,7 +73,7 @@ export class Connection {
   #enter({ token, principal }: Known): Peer {
     clearTimeout(this.#deadline);
     this.#key = new KeyWatch(this.#env, token, principal, () => this.#close(4401, "unauthenticated"));
-    this.#peer = new Peer(this.#env, this.#id, principal, (batch) => this.#tell(batch), this.#waitUntil);
+    this.#peer = new Peer(this.#env, this.#id, principal, (batch) => this.#tell(batch), this.#waitUntil, () => this.#close(1012, "come again: something here has restarted"));
     return this.#peer;
   }
 
@@ -93,7 +96,7 @@ export class Connection {
   // --- frames of the client
 
   #arrive(frame: string | ArrayBuffer): void {
-    const size = typeof frame === "string" ? frame.length : frame.byteLength;
+    const size = typeof frame === "string" ? bytesOf(frame) : frame.byteLength;
     if (size > FRAME_MAX_BYTES) return this.#close(1009, "the frame is too large");
     if (++this.#waiting > FRAMES_MAX) return this.#close(1008, "too many frames at once");
     const text = typeof frame === "string" ? frame : new TextDecoder().decode(frame);
@@ -126,7 +129,7 @@ export class Connection {
       if (frame.__ack === `${this.#id}_1`) this.#isReliable = true;
       return;
     }
-    await this.#receiveTyped(frame, text.length, excess);
+    await this.#receiveTyped(frame, bytesOf(text), excess);
   }
 
   async #receiveTyped(frame: Data, size: number, excess: EdgeError | undefined): Promise<void> {
@@ -154,12 +157,27 @@ export class Connection {
       if (error instanceof Failure && error.code === "unauthenticated") return this.#close(4401, "unauthenticated");
       throw error;
     }
-    for (const text of this.#held.splice(0)) await this.#receive(text);
+    for (const text of this.#held.splice(0)) {
+      try {
+        await this.#receive(text);
+      } catch (error) {
+        // Those after it are still to be answered.
+        this.#refuse(visible(error), undefined, {});
+      }
+    }
+  }
+
+  /** Keeps a frame until the credentials have come; false if there is no room for it. */
+  #hold(text: string): boolean {
+    if (this.#held.length >= HELD_MAX || this.#heldCharacters + text.length > HELD_MAX_CHARACTERS) return false;
+    this.#heldCharacters += text.length;
+    this.#held.push(text);
+    return true;
   }
 
   async #subscribe(frame: Data): Promise<void> {
     if (this.#peer === undefined) {
-      if (this.#held.length < HELD_MAX) this.#held.push(JSON.stringify(frame));
+      this.#hold(JSON.stringify(frame));
       return;
     }
     const { sessionId, containerId, afterCursor } = frame;
@@ -187,7 +205,7 @@ export class Connection {
     } catch (error) {
       const known = visible(error);
       this.#refuse(known, requestId, data);
-      this.#write(this.#form(encodeReply(name, requestId, { ...refused, error: known.message, errorCode: known.code })));
+      this.#write(this.#form(encodeReply(shorten(name), requestId, { ...refused, error: known.message, errorCode: known.code })));
     }
   }
 
@@ -202,16 +220,12 @@ export class Connection {
     this.#rpc ??= new RpcPeer((frameText) => this.#write(frameText));
     const headers = this.#rpc.credentials(frame);
     if (this.#peer === undefined) {
-      if (headers === undefined) return this.#hold(text);
-      return await this.#authenticate(headers);
+      if (headers !== undefined) return await this.#authenticate(headers);
+      if (!this.#hold(text)) this.#write(this.#rpc.refusal(unauthenticated(NOT_YET)));
+      return;
     }
     if (!this.#peer.followsAll) await this.#peer.followAll(await this.#peer.principal.place(this.#peer.principal.home));
     await this.#rpc.receive(this.#peer, frame);
-  }
-
-  #hold(text: string): void {
-    if (this.#held.length < HELD_MAX) this.#held.push(text);
-    else this.#write(this.#rpc?.refusal(unauthenticated(NOT_YET)) ?? "");
   }
 
   // --- frames for the client

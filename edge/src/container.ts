@@ -8,36 +8,31 @@
  */
 
 import { DurableObject } from "cloudflare:workers";
+import { Alarm } from "./alarm.ts";
 import { type Env, leaseMs } from "./env.ts";
-import { push } from "./ledger.ts";
-import { containerBatch, deletedBatch, lostTurn, registeredBatch, stoppedBatch } from "./batches.ts";
+import { Pushes } from "./ledger.ts";
+import { containerBatch, deletedBatch, registeredBatch, stoppedBatch } from "./batches.ts";
+import type { Interrupted } from "./commands.ts";
 import type { Batch } from "./events.ts";
+import { Listeners } from "./listeners.ts";
+import { LostTurns } from "./lost_turns.ts";
 import * as records from "./records.ts";
-import { INBOX_MAX, Store, acceptedOf, type TurnRow } from "./store.ts";
-
-/** New runs of a turn whose Worker is gone. */
-const RERUNS_MAX = 1;
-/** Sessions that are named to the object; a socket that wants more hears all of them. */
-const SESSIONS_NAMED_MAX = 20;
-/** The longest time between two attempts to send entries to a server. */
-const PUSH_WAIT_MAX_MS = 60 * 60 * 1000;
-
-interface Listener {
-  connection: string;
-  /** Undefined: all of them. */
-  sessions?: string[];
-}
+import { INBOX_MAX, Store, acceptedOf, repeatedOf, type TurnRow } from "./store.ts";
 
 export class Container extends DurableObject<Env> {
   #store: Store;
-  #alarmAt = Number.POSITIVE_INFINITY;
-  /** Attempts to send entries that have failed one after the other. */
-  #failedPushes = 0;
+  #listeners: Listeners;
+  #lost: LostTurns;
+  #pushes = new Pushes();
+  #alarm: Alarm;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#store = new Store(ctx.storage.sql);
-    this.#log("woke", Date.now(), 0);
+    this.#listeners = new Listeners(ctx);
+    this.#lost = new LostTurns(env, this.#store, this.#listeners);
+    this.#alarm = new Alarm(ctx.storage, env, () => (this.#store.rows.written += 1));
+    this.#log("woke", Date.now(), this.#store.rows);
   }
 
   // --- requests of Workers: each is one burst
@@ -48,7 +43,7 @@ export class Container extends DurableObject<Env> {
       if (found !== undefined) return { isNew: false, createdAt: found.createdAt };
       const at = Date.now();
       this.#store.addContainer(name, objectName, at);
-      this.#broadcast(containerBatch(name, at), connection);
+      this.#listeners.broadcast(containerBatch(name, at), connection);
       return { isNew: true, createdAt: at };
     });
   }
@@ -87,7 +82,7 @@ export class Container extends DurableObject<Env> {
   async putImage(image: records.Image, batch: Batch, connection: string): Promise<void> {
     this.#burst("putImage", () => {
       this.#store.putImage(image);
-      this.#broadcast(batch, connection);
+      this.#listeners.broadcast(batch, connection);
     });
   }
 
@@ -96,8 +91,9 @@ export class Container extends DurableObject<Env> {
       const image = this.#store.image(imageId);
       if (image === undefined) return undefined;
       this.#interrupt(image.sessionId, false);
+      this.#lost.drop(image.sessionId, 0);
       this.#store.deleteImage(image);
-      this.#broadcast(deletedBatch(image), connection);
+      this.#listeners.broadcast(deletedBatch(image), connection);
       return image;
     });
   }
@@ -111,27 +107,29 @@ export class Container extends DurableObject<Env> {
     });
   }
 
-  /** Stops the agents of images; running turns are told to end, and queued ones are taken back. */
-  async stopAgents(imageIds: string[] | null, connection: string): Promise<records.Image[]> {
+  /** Stops the agents of images: their turns end as interrupted, also those that wait. One that waits for somebody is ended by the Worker that asks. */
+  async stopAgents(imageIds: string[] | null, connection: string): Promise<{ image: records.Image; run?: records.Accepted }[]> {
     return this.#burst("stopAgents", () => {
       const stopped = this.#store.images().filter((image) => image.agentId !== undefined && (imageIds === null || imageIds.includes(image.imageId)));
-      for (const image of stopped) {
+      return stopped.map((image) => {
         this.#store.setAgent(image.imageId, null);
-        this.#interrupt(image.sessionId);
-        this.#broadcast(stoppedBatch(image), connection);
-      }
-      return stopped;
+        this.#store.stopQueued(image.sessionId);
+        const parked = this.#store.open(image.sessionId).find((row) => row.state === "parked");
+        if (parked === undefined) this.#interrupt(image.sessionId, false);
+        this.#listeners.broadcast(stoppedBatch(image), connection);
+        return { image, ...(parked === undefined ? {} : { run: this.#supersede(parked, image, connection) }) };
+      });
     });
   }
 
-  async accept(request: records.AcceptRequest): Promise<records.AcceptReply | { refused: Refused }> {
+  async accept(request: records.AcceptRequest): Promise<records.AcceptReply | { refused: records.Refused }> {
     return this.#burst("accept", () => {
       const { imageId, agentId, sessionId } = request;
       let image = imageId !== undefined ? this.#store.image(imageId) : agentId !== undefined ? this.#store.imageOfAgent(agentId) : this.#store.imageOfSession(sessionId ?? "");
       if (image === undefined) return { refused: imageId !== undefined ? "image" : agentId !== undefined ? "agent" : "session" };
       if (sessionId !== undefined && sessionId !== image.sessionId) return { refused: "session" };
       const again = request.clientKey === undefined ? undefined : this.#store.sentBefore(image.sessionId, request.clientKey);
-      if (again !== undefined) return this.#repeated(image, again);
+      if (again !== undefined) return repeatedOf(image, again);
       const open = this.#store.open(image.sessionId);
       const isBusy = open.some((row) => (row.state === "parked" ? request.onParked === "reject" : request.onBusy === "reject"));
       if (isBusy) return { refused: "busy" };
@@ -139,7 +137,8 @@ export class Container extends DurableObject<Env> {
       const agentIsNew = image.agentId === undefined;
       if (agentIsNew) image = this.#register(image, request.newAgentId, request.runner);
       const at = Date.now();
-      if (request.onBusy === "interrupt") this.#interrupt(image.sessionId);
+      // Those that wait before it are answered all the same: they were acknowledged.
+      if (request.onBusy === "interrupt") this.#interrupt(image.sessionId, false);
       const last = this.#store.last(image.sessionId);
       const n = (last?.n ?? 0) + 1;
       const seq = this.#store.lastSeq(image.sessionId);
@@ -152,32 +151,36 @@ export class Container extends DurableObject<Env> {
         return { ...reply, queued: false, run: this.#toRun(row, image, request.runner, agentIsNew, { firstSeq: seq, reserved: row.last_seq }) };
       }
       if (first.state !== "parked" || request.onParked === "queue") return { ...reply, queued: true };
-      // The user goes on: what waits is not waited for any more.
-      const waits = (JSON.parse(first.waits) as records.Wait[]).map((wait) => ({ ...wait, answer: wait.answer ?? { decision: "superseded" as const } }));
-      return { ...reply, queued: true, run: this.#resume(first, image, waits, request.runner) };
+      return { ...reply, queued: true, run: this.#supersede(first, image, request.runner) };
     });
   }
 
   async fold(request: records.FoldRequest): Promise<records.FoldReply> {
     return this.#burst("fold", () => {
-      if (!this.#store.fold(request)) {
-        // The provider has charged for it, whoever has the turn.
-        this.#store.keepEntries(request.entries);
-        if (request.entries !== "" && this.env.NODE_URL) this.#watch();
-        return { stored: false };
-      }
+      if (!this.#store.fold(request) && !this.#store.hasFolded(request)) return this.#unfolded(request);
       if (request.state === "running") return { stored: true };
       const image = this.#store.imageOfSession(request.sessionId);
       const [first] = this.#store.open(request.sessionId);
-      if (request.state === "parked") this.#watch(Math.min(...request.waits.map((wait) => wait.expiresAt)));
+      if (request.state === "parked") this.#watchWaits(request.waits);
+      // Begun by the same request, whose reply was lost.
+      if (image !== undefined && first?.state === "running" && first.runner === request.runner) {
+        return { stored: true, next: this.#toRun(first, image, request.runner, false, { firstSeq: first.first_seq, reserved: first.last_seq }) };
+      }
       if (image === undefined || first?.state !== "queued") {
         // The alarm that was set for the turn sends its entries, those of several turns at once.
-        if (this.#store.unfinished().length === 0 && !this.env.NODE_URL) this.#unwatch();
+        if (this.#store.unfinished().length === 0 && !this.env.NODE_URL) this.ctx.waitUntil(this.#alarm.clear());
         return { stored: true };
       }
       const reserved = this.#store.run(first, request.runner, request.lastSeq);
       return { stored: true, next: this.#toRun({ ...first, runner: request.runner }, image, request.runner, false, { firstSeq: request.lastSeq, reserved }) };
     });
+  }
+
+  #unfolded({ sessionId, n, turnId, entries }: records.FoldRequest): records.FoldReply {
+    // The provider has charged for it, whoever has the turn.
+    this.#store.entries.keep(entries);
+    if (entries.length > 0 && this.env.NODE_URL) this.#watch();
+    return { stored: false, isGone: this.#store.turn(sessionId, n)?.turn_id !== turnId };
   }
 
   /** Lets a Worker number more events of its turn. */
@@ -197,7 +200,7 @@ export class Container extends DurableObject<Env> {
     });
   }
 
-  async answer(waitId: string, sessionId: string, given: records.WaitAnswer, fingerprint: string, runner: string): Promise<AnswerReply> {
+  async answer(waitId: string, sessionId: string, given: records.WaitAnswer, fingerprint: string, runner: string): Promise<records.AnswerReply> {
     return this.#burst("answer", () => {
       const row = this.#store.open(sessionId).find((open) => open.state === "parked");
       const waits = row === undefined ? [] : (JSON.parse(row.waits) as records.Wait[]);
@@ -223,7 +226,7 @@ export class Container extends DurableObject<Env> {
   }
 
   async history(sessionId: string, maxBytes: number): Promise<records.StoredTurn[]> {
-    return this.#burst("history", () => this.#store.history(sessionId, Number.MAX_SAFE_INTEGER, maxBytes));
+    return this.#burst("history", () => this.#store.all(sessionId, maxBytes));
   }
 
   async after(sessionId: string, seq: number): Promise<{ image?: records.Image; turns: records.StoredTurn[]; lastSeq: number; reservedSeq: number }> {
@@ -233,28 +236,36 @@ export class Container extends DurableObject<Env> {
     });
   }
 
-  async interrupt(imageId: string | undefined, agentId: string | undefined): Promise<{ image: records.Image; running: boolean } | undefined> {
+  /** Stops the turn of an image or an agent. One that waits for somebody is given to the Worker that asks, which ends it. */
+  async interrupt({ imageId, agentId, sessionId, turnId }: Interrupted, runner: string): Promise<{ image: records.Image; running: boolean; isQueued?: boolean; run?: records.Accepted } | undefined> {
     return this.#burst("interrupt", () => {
-      const image = imageId === undefined ? this.#store.imageOfAgent(agentId ?? "") : this.#store.image(imageId);
-      return image && { image, running: this.#interrupt(image.sessionId, false) };
+      const image = imageId !== undefined ? this.#store.image(imageId) : agentId !== undefined ? this.#store.imageOfAgent(agentId) : this.#store.imageOfSession(sessionId ?? "");
+      if (image === undefined || (sessionId !== undefined && sessionId !== image.sessionId)) return undefined;
+      const open = this.#store.open(image.sessionId).filter((row) => turnId === undefined || row.turn_id === turnId);
+      const parked = open.find((row) => row.state === "parked");
+      if (parked !== undefined) return { image, running: false, run: this.#supersede(parked, image, runner) };
+      const isRunning = open.some((row) => row.state === "running");
+      if (turnId !== undefined && !isRunning) return { image, running: false, isQueued: open.length > 0 };
+      return { image, running: this.#interrupt(image.sessionId, false) };
     });
   }
 
   async rewind(sessionId: string, n: number, body: string | ArrayBuffer | null, batch: Batch, connection: string): Promise<void> {
     this.#burst("rewind", () => {
+      this.#lost.drop(sessionId, n);
       this.#interrupt(sessionId);
       this.#store.rewind(sessionId, n, body);
-      this.#broadcast(batch, connection);
+      this.#listeners.broadcast(batch, connection);
     });
   }
 
   async ledger(limit: number): Promise<records.LedgerEntry[]> {
-    return this.#burst("ledger", () => this.#store.entries(limit));
+    return this.#burst("ledger", () => this.#store.entries.kept(limit));
   }
 
   /** Forgets entries that somebody has fetched. */
   async dropEntries(ids: string[]): Promise<void> {
-    this.#burst("dropEntries", () => this.#store.dropEntries(new Set(ids)));
+    this.#burst("dropEntries", () => this.#store.entries.drop(new Set(ids)));
   }
 
   // --- Workers that listen
@@ -262,30 +273,25 @@ export class Container extends DurableObject<Env> {
   async fetch(request: Request): Promise<Response> {
     return this.#burst("listen", () => {
       const connection = new URL(request.url).searchParams.get("connection") ?? "";
-      const pair = new WebSocketPair();
-      this.ctx.acceptWebSocket(pair[1], [connection]);
-      pair[1].serializeAttachment({ connection, sessions: [] } satisfies Listener);
-      return new Response(null, { status: 101, webSocket: pair[0] });
+      return new Response(null, { status: 101, webSocket: this.#listeners.open(connection) });
     });
   }
 
   async webSocketMessage(socket: WebSocket, text: string): Promise<void> {
     this.#burst("message", () => {
       const up = JSON.parse(text) as records.Up;
-      const listener = socket.deserializeAttachment() as Listener;
-      if (up.kind === "post") this.#post(up.batch, listener.connection, up.to);
-      else if (up.kind === "follow") socket.serializeAttachment({ connection: listener.connection } satisfies Listener);
-      else if (up.kind === "subscribe") this.#subscribe(socket, listener, up.sessionId, up.after);
-      else if (listener.sessions !== undefined) {
-        const sessions = listener.sessions.filter((sessionId) => sessionId !== up.sessionId);
-        socket.serializeAttachment({ connection: listener.connection, sessions } satisfies Listener);
-      }
+      if (up.kind === "post") this.#listeners.post(up.batch, this.#listeners.connectionOf(socket), up.to, up.but);
+      else if (up.kind === "follow") this.#listeners.follow(socket);
+      else if (up.kind === "subscribe") this.#subscribe(socket, up.sessionId, up.after);
+      else this.#listeners.remove(socket, up.sessionId);
     });
   }
 
   /** A Worker has gone. What it ran is looked after at once. */
   async webSocketClose(socket: WebSocket): Promise<void> {
-    const { connection } = socket.deserializeAttachment() as Listener;
+    const connection = this.#listeners.connectionOf(socket);
+    // Without an answer the Worker would wait for one: a queue hands out nothing meanwhile.
+    this.#listeners.close(socket);
     this.#burst("gone", () => {
       if (this.#store.unfinished().some((row) => row.state === "running" && row.runner === connection)) this.#watch(Date.now());
     });
@@ -293,69 +299,21 @@ export class Container extends DurableObject<Env> {
 
   async alarm(): Promise<void> {
     const at = Date.now();
-    const written = this.#store.written;
-    this.#alarmAt = Number.POSITIVE_INFINITY;
+    const { written, read } = this.#store.rows;
+    this.#alarm.rang();
     let next = Number.POSITIVE_INFINITY;
-    for (const row of this.#store.unfinished()) next = Math.min(next, await this.#look(row, at));
-    if (this.env.NODE_URL) next = Math.min(next, await this.#push(at));
+    for (const row of this.#store.unfinished()) next = Math.min(next, await this.#lost.look(row, at));
+    if (this.env.NODE_URL) next = Math.min(next, await this.#pushes.send(this.env, this.#store.container()?.object ?? "", this.#store.entries, at));
     if (Number.isFinite(next)) this.#watch(next);
-    this.#log("alarm", at, this.#store.written - written);
+    this.#log("alarm", at, { written, read });
   }
 
-  /** Sends the entries of the ledger to a server; returns when to try again. What was not acknowledged is sent again. */
-  async #push(at: number): Promise<number> {
-    const entries = this.#store.entries(this.#failedPushes === 0 ? records.ENTRIES_MAX : 1);
-    if (entries.length === 0) return Number.POSITIVE_INFINITY;
-    if (await push(this.env, this.#store.container()?.object ?? "", entries)) {
-      this.#failedPushes = 0;
-      this.#store.dropEntries(new Set(entries.map(({ id }) => id)));
-      return this.#store.hasEntries() ? at : Number.POSITIVE_INFINITY;
-    }
-    const wait = Math.min(leaseMs(this.env) * 2 ** this.#failedPushes, PUSH_WAIT_MAX_MS);
-    this.#failedPushes += 1;
-    return Date.now() + wait;
-  }
+  // --- turns that are stopped, or go on
 
-  // --- turns that nobody runs
-
-  /** Looks after one turn; returns when to look again. */
-  async #look(row: TurnRow, at: number): Promise<number> {
-    if (row.state === "parked") return this.#lookAtWaits(row, at);
-    const isAlive = row.runner !== "" && this.ctx.getWebSockets(row.runner).length > 0;
-    const lease = leaseMs(this.env);
-    // A Worker that is alive ends its turn by its own deadline.
-    if (isAlive) return at + lease;
-    if (row.attempt >= RERUNS_MAX && row.runner !== "") {
-      await this.#endLost(row, at);
-      return Number.POSITIVE_INFINITY;
-    }
-    // A turn without a Worker was handed out before: the queue hands it out once more, and only one Worker can take it.
-    const attempt = row.runner === "" && row.attempt > 0 ? row.attempt : row.attempt + 1;
-    if (attempt !== row.attempt) this.#store.orphan(row);
-    const object = this.#store.container()?.object ?? "";
-    await this.env.TURNS.send({ object, sessionId: row.session_id, n: row.n, turnId: row.turn_id, attempt });
-    return at + lease;
-  }
-
-  /** Ends the waits that nobody has answered in time. */
-  async #lookAtWaits(row: TurnRow, at: number): Promise<number> {
-    const waits = JSON.parse(row.waits) as records.Wait[];
-    const next = Math.min(...waits.filter((wait) => wait.answer === undefined).map((wait) => wait.expiresAt));
-    if (next > at) return next;
-    for (const wait of waits) if (wait.expiresAt <= at) wait.answer ??= { decision: "expired" };
-    this.#store.setWaits(row, waits);
-    if (waits.some((wait) => wait.answer === undefined)) return at + leaseMs(this.env);
-    this.#store.run(row, "", row.last_seq);
-    this.#store.orphan(row);
-    return at;
-  }
-
-  /** Ends a turn without a Worker. */
-  async #endLost(row: TurnRow, at: number): Promise<void> {
-    const image = this.#store.imageOfSession(row.session_id);
-    if (image === undefined) return;
-    const { fold, batch } = await lostTurn(row, image, at);
-    if (this.#store.fold(fold)) this.#broadcast(batch, "");
+  /** The user goes on: what waits is not waited for any more. */
+  #supersede(row: TurnRow, image: records.Image, runner: string): records.Accepted {
+    const waits = (JSON.parse(row.waits) as records.Wait[]).map((wait) => ({ ...wait, answer: wait.answer ?? { decision: "superseded" as const } }));
+    return this.#resume(row, image, waits, runner);
   }
 
   #resume(row: TurnRow, image: records.Image, waits: records.Wait[], runner: string): records.Accepted {
@@ -367,102 +325,75 @@ export class Container extends DurableObject<Env> {
 
   #toRun(row: TurnRow, image: records.Image, runner: string, agentIsNew: boolean, seqs: Pick<records.Accepted, "firstSeq" | "reserved" | "lost">): records.Accepted {
     const history = this.#store.history(row.session_id, row.n);
-    return acceptedOf(row, image, agentIsNew, seqs, history, this.#listeners(row.session_id, runner).length);
-  }
-
-  #repeated(image: records.Image, row: TurnRow): records.AcceptReply {
-    const messageId = (JSON.parse(row.user) as { id: string }).id;
-    const reply = { image, agentId: image.agentId ?? "", agentIsNew: false, turnId: row.turn_id, messageId, seq: row.first_seq };
-    return { ...reply, queued: row.state === "queued", repeated: true };
+    return acceptedOf(row, image, agentIsNew, seqs, history, this.#listeners.count(row.session_id, runner));
   }
 
   #register(image: records.Image, agentId: string, connection: string): records.Image {
     this.#store.setAgent(image.imageId, agentId);
-    this.#broadcast(registeredBatch(image, agentId), connection);
+    this.#listeners.broadcast(registeredBatch(image, agentId), connection);
     return { ...image, agentId };
   }
 
-  /** Tells the Worker that runs a turn of the session to end it; those that are queued behind it are taken back, if wanted. */
+  /** Ends the running turn of the session, by the Worker that runs it; those that are queued behind it are taken back, if wanted. */
   #interrupt(sessionId: string, dropsQueued = true): boolean {
     const open = this.#store.open(sessionId);
     const running = open.find((row) => row.state === "running");
     if (running !== undefined && dropsQueued && open.some((row) => row.n > running.n)) this.#store.rewind(sessionId, running.n, null);
-    if (running !== undefined) this.#send(this.ctx.getWebSockets(running.runner), { kind: "interrupt", turnId: running.turn_id });
+    if (running !== undefined) this.#stop(running);
     return running !== undefined;
   }
 
-  // --- telling
+  #stop(row: TurnRow): void {
+    if (this.#listeners.isAlive(row.runner)) this.#listeners.tell(row.runner, { kind: "interrupt", turnId: row.turn_id });
+    else this.ctx.waitUntil(this.#stopLost(row));
+  }
 
-  #subscribe(socket: WebSocket, listener: Listener, sessionId: string, after: number | null): void {
-    const sessions = listener.sessions === undefined ? undefined : [...new Set([...listener.sessions, sessionId])];
-    const named = sessions !== undefined && sessions.length <= SESSIONS_NAMED_MAX;
-    socket.serializeAttachment({ connection: listener.connection, ...(named ? { sessions } : {}) } satisfies Listener);
+  async #stopLost(row: TurnRow): Promise<void> {
+    const next = await this.#lost.end(row, Date.now(), "interrupted");
+    if (next !== undefined) return Number.isFinite(next) ? this.#watch(next) : undefined;
+    // A Worker has taken it just now. If it has ended, the one that runs since then goes on.
+    const taken = this.#store.turn(row.session_id, row.n);
+    if (taken?.turn_id === row.turn_id && taken.state === "running") this.#stop(taken);
+  }
+
+  #subscribe(socket: WebSocket, sessionId: string, after: number | null): void {
+    this.#listeners.add(socket, sessionId);
+    const connection = this.#listeners.connectionOf(socket);
+    // A turn has ended since the Worker read what is stored: it has to read once more, before it hears the running one.
+    if (after !== null && this.#store.hasAfter(sessionId, after)) return this.#listeners.tell(connection, { kind: "missed", sessionId });
     const running = this.#store.open(sessionId).find((row) => row.state === "running");
-    if (running === undefined || running.runner === listener.connection) return;
-    this.#send(this.ctx.getWebSockets(running.runner), { kind: "listen", sessionId, connection: listener.connection, after });
-  }
-
-  #post(batch: Batch, from: string, to: string | null): void {
-    if (to !== null) this.#send(this.ctx.getWebSockets(to), { kind: "batch", batch });
-    else this.#send(this.#listeners(batch.scope.sessionId ?? "", from), { kind: "batch", batch });
-  }
-
-  /** To everybody who listens to the container, but the connection that it comes from. */
-  #broadcast(batch: Batch, from: string): void {
-    const others = this.ctx.getWebSockets().filter((socket) => (socket.deserializeAttachment() as Listener).connection !== from);
-    this.#send(others, { kind: "batch", batch });
-  }
-
-  #listeners(sessionId: string, but: string): WebSocket[] {
-    return this.ctx.getWebSockets().filter((socket) => {
-      const { connection, sessions } = socket.deserializeAttachment() as Listener;
-      return connection !== but && (sessions === undefined || sessions.includes(sessionId));
-    });
-  }
-
-  #send(sockets: readonly WebSocket[], down: records.Down): void {
-    const text = JSON.stringify(down);
-    for (const socket of sockets) {
-      try {
-        socket.send(text);
-      } catch {
-        // It is closing: its Worker is gone, and `webSocketClose` follows.
-      }
-    }
+    if (running === undefined || running.runner === connection) return;
+    this.#listeners.tell(running.runner, { kind: "listen", sessionId, connection, after });
   }
 
   // --- the alarm, and the log of being awake
 
-  #watch(at: number = Date.now() + leaseMs(this.env)): void {
-    // An alarm that comes earlier looks at everything, and sets the next one.
-    if (this.#alarmAt <= at) return;
-    this.#alarmAt = at;
-    this.#store.written += 1;
-    this.ctx.waitUntil(this.ctx.storage.setAlarm(at));
+  #watch(at?: number): void {
+    this.ctx.waitUntil(this.#alarm.set(at));
   }
 
-  #unwatch(): void {
-    this.#alarmAt = Number.POSITIVE_INFINITY;
-    this.#store.written += 1;
-    this.ctx.waitUntil(this.ctx.storage.deleteAlarm());
+  #watchWaits(waits: readonly records.Wait[]): void {
+    const expiry = Math.min(...waits.map((wait) => wait.expiresAt));
+    // An object that has slept does not know its alarm, and must not put off what that is for.
+    const isSoon = Boolean(this.env.NODE_URL) || this.#store.unfinished().some((row) => row.state === "running");
+    this.#watch(isSoon ? Math.min(expiry, Date.now() + leaseMs(this.env)) : expiry);
   }
 
   #burst<T>(what: string, run: () => T): T {
     const at = Date.now();
-    const written = this.#store.written;
+    const { written, read } = this.#store.rows;
     try {
       return run();
     } finally {
-      this.#log(what, at, this.#store.written - written);
+      this.#log(what, at, { written, read });
     }
   }
 
-  #log(what: string, at: number, rows: number): void {
+  /** Logs how long the object was awake since a time, and the rows that it has written and read meanwhile. */
+  #log(what: string, at: number, before: { written: number; read: number }): void {
     if (this.env.LOG_OBJECTS !== "1") return;
-    console.log(JSON.stringify({ log: "object", what, at, ms: Date.now() - at, rows, bytes: this.ctx.storage.sql.databaseSize }));
+    const { written, read } = this.#store.rows;
+    const rows = { rows: written - before.written, read: read - before.read };
+    console.log(JSON.stringify({ log: "object", what, at, ms: Date.now() - at, ...rows, bytes: this.ctx.storage.sql.databaseSize }));
   }
 }
-
-export type Refused = "image" | "agent" | "session" | "full" | "busy";
-
-export type AnswerReply = { turnId: string; run?: records.Accepted } | { refused: "none" | "other" | "answered" | "expired" };

@@ -47,6 +47,8 @@ export interface Provider {
   keyVariable?: string;
   /** How long it may be silent, instead of SILENCE_SECONDS. */
   silenceSeconds?: number;
+  /** Tokens that its models read and write together, instead of what is known of them. */
+  contextTokens?: number;
 }
 
 const MAX_TOKENS = 4096;
@@ -110,11 +112,28 @@ export function modelOf(env: Env, wanted: string | undefined): { name: string; p
   const full = wanted === undefined ? standard : wanted.includes("/") ? wanted : `${standard.split("/")[0]}/${wanted}`;
   const slash = full.indexOf("/");
   const name = full.slice(0, Math.max(slash, 0));
-  const provider = providers(env)[name];
+  const known = providers(env);
+  const provider = Object.hasOwn(known, name) ? known[name] : undefined;
   if (provider === undefined) throw new EdgeError("driver_not_found", `There is no provider for the model ${JSON.stringify(shorten(full))}: set PROVIDERS and DEFAULT_MODEL`);
   return { name, provider, key: variable(env, provider.keyVariable), model: full.slice(slash + 1) };
 }
 
 export function providers(env: Env): Record<string, Provider> {
   return parsed<Record<string, Provider>>(env.PROVIDERS, "PROVIDERS");
+}
+
+const NUMBERS = ["SILENCE_SECONDS", "LEASE_SECONDS", "WAIT_SECONDS", "KEY_SECONDS", "KEY_IDLE_SECONDS", "MAX_TOKENS"] as const;
+
+/** An error that names the variable which is not what it must be: nobody is served by half of a configuration. */
+export function checkVariables(env: Env): void {
+  const wrong = (what: string): EdgeError => new EdgeError("config_invalid", `The variable ${what}: correct it, and deploy the Worker again`);
+  for (const name of NUMBERS) if (env[name] && !(Number(env[name]) > 0 && Number(env[name]) < Infinity)) throw wrong(`${name} is a number above 0, not ${JSON.stringify(shorten(env[name]))}`);
+  if (env.ACCESS && env.ACCESS !== "keys" && env.ACCESS !== "open") throw wrong(`ACCESS is keys or open, not ${JSON.stringify(shorten(env.ACCESS))}`);
+  for (const [name, { kind, baseUrl, silenceSeconds = 1, contextTokens = 1 }] of Object.entries(providers(env))) {
+    if (kind !== "anthropic" && kind !== "openai") throw wrong(`PROVIDERS: the kind of ${name} is anthropic or openai, not ${JSON.stringify(kind)}`);
+    if (!URL.canParse(baseUrl)) throw wrong(`PROVIDERS: the baseUrl of ${name} is an address, not ${JSON.stringify(baseUrl)}`);
+    if (!(silenceSeconds > 0) || !(contextTokens > 0)) throw wrong(`PROVIDERS: silenceSeconds and contextTokens of ${name} are numbers above 0`);
+  }
+  parsed(env.NODE_KEYS, "NODE_KEYS");
+  parsed(env.TOOL_SECRETS, "TOOL_SECRETS");
 }

@@ -36,6 +36,12 @@ export class Feed {
     return this.#seq;
   }
 
+  /** Takes up events that a run before this one has told. */
+  restore(events: readonly Numbered[]): void {
+    this.log.push(...events);
+    this.#seq = events.at(-1)?.seq ?? this.#seq;
+  }
+
   /** The number of the last event before the next one. */
   startAfter(seq: number): void {
     this.#seq = seq;
@@ -61,23 +67,31 @@ export class Feed {
 
   /** Somebody listens from now on; they are told what they have missed since a number. */
   listen(connection: string, after: number | null): void {
-    this.flush();
+    // What was told before they came is not news for them.
+    this.flush(connection);
     this.listeners += 1;
     const missed = after === null ? [] : this.log.filter((event) => event.seq > after);
     this.#post(missed, connection);
   }
 
-  /** Posts what waits for its batch. */
-  flush(): void {
+  /** Tells the others everything once more: the object has forgotten who listens. They pass over what they have heard. */
+  repeat(): void {
+    this.flush();
+    this.listeners = Math.max(1, this.listeners);
+    this.#post(this.log, null);
+  }
+
+  /** Posts what waits for its batch, to all but one. */
+  flush(but?: string): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#post(this.#waiting, null);
+    this.#post(this.#waiting, null, but);
     this.#waiting = [];
   }
 
-  #post(events: readonly Numbered[], to: string | null): void {
+  #post(events: readonly Numbered[], to: string | null, but?: string): void {
     for (let start = 0; start < events.length; start += BATCH_MAX) {
-      this.#link.send({ kind: "post", batch: { scope: this.scope, events: events.slice(start, start + BATCH_MAX) }, to });
+      this.#link.send({ kind: "post", batch: { scope: this.scope, events: events.slice(start, start + BATCH_MAX) }, to, ...(but === undefined ? {} : { but }) });
     }
   }
 }

@@ -5,6 +5,7 @@
  * nowhere form the body, or the query of a GET. Redirects are not followed: they could lead elsewhere.
  */
 
+import { readText } from "./bounded.ts";
 import { EdgeError } from "./errors.ts";
 import type { ToolDefinition } from "./records.ts";
 import type { Outcome } from "./turn.ts";
@@ -52,7 +53,7 @@ async function exchange(tool: ToolDefinition, input: Record<string, unknown>, ke
   let text: string;
   try {
     response = await fetch(request, { redirect: "manual", signal: deadline });
-    text = await readBounded(response);
+    text = await readWhole(response);
   } catch (error) {
     if (signal.aborted || error instanceof EdgeError) throw error;
     throw new EdgeError("tool_failed", `${new URL(request.url).host} cannot be reached, or did not answer in time`);
@@ -64,19 +65,11 @@ async function exchange(tool: ToolDefinition, input: Record<string, unknown>, ke
   return resultOf(tool, text, response.headers.get("content-type") ?? "");
 }
 
-/** The text of a response. A longer one is given up: an isolate has 128 MB for all of its clients. */
-async function readBounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.byteLength;
-    if (size > RESPONSE_MAX_BYTES) {
-      await response.body?.cancel().catch(() => {});
-      throw new EdgeError("tool_failed", `The response has more than ${RESPONSE_MAX_BYTES.toLocaleString("en-US")} bytes`);
-    }
-    chunks.push(chunk);
-  }
-  return await new Blob(chunks as BlobPart[]).text();
+/** The text of a response; an error if it is too long. */
+export async function readWhole(response: Response): Promise<string> {
+  const { text, isWhole } = await readText(response, RESPONSE_MAX_BYTES);
+  if (!isWhole) throw new EdgeError("tool_failed", `The response has more than ${RESPONSE_MAX_BYTES.toLocaleString("en-US")} bytes`);
+  return text;
 }
 
 /** The request of a call; the same for the same input and key. `allowed` are hosts of the operator's own network. */

@@ -9,7 +9,7 @@ import { invalid } from "./errors.ts";
 
 const CONTAINER_MAX = 128;
 const BAD_CONTAINER = /^\.|[/\\?#\p{Cc}]|^$/u;
-const PLACED = /^(?:img|sess|agent|inst|turn|wait)_([0-9a-f]{16})[0-9a-z_]+$/;
+const PLACED = /^(?:img|sess|agent|inst|turn|wait)_([0-9a-f]{16})[0-9a-z_]{1,64}$/;
 const RANDOM_BYTES = 10;
 
 export type Place = string;

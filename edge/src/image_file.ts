@@ -7,22 +7,35 @@
 
 import { EdgeError, invalid, tooLarge } from "./errors.ts";
 import { sha256 } from "./ids.ts";
+import type { PolicyRule } from "./policy.ts";
 import type { Definition, ToolDefinition } from "./records.ts";
 
 const FILE_MAX_BYTES = 33 * 1024 * 1024;
 const UNPACKED_MAX_BYTES = 32 * 1024 * 1024;
 const BLOCK_BYTES = 512;
 const NAME = /^(?:image\.json|bundle\.json|blobs\/sha256\/([0-9a-f]{64}))$/;
+/** Runtimes of tools whose code runs in a sandbox. */
+const CODE: ReadonlySet<string> = new Set(["python", "javascript", "shell", "command", "builtin"]);
 const ALTERED = "The file of the image was altered: its content does not have the digest that it states";
 
 interface Rendered {
   tools?: RenderedTool[];
   sandbox?: unknown;
-  knowledge?: unknown[];
+  skills?: unknown[];
+  handoffs?: unknown[];
 }
 
 interface RenderedTool extends ToolDefinition {
   resolved?: { entry?: RenderedTool };
+  sandbox?: unknown;
+}
+
+/** A definition as a server writes it. */
+interface Written extends Omit<Definition, "tools" | "policy"> {
+  tools?: string[];
+  policy?: PolicyRule[];
+  output?: unknown;
+  rendered?: Rendered;
 }
 
 interface Manifest {
@@ -32,7 +45,7 @@ interface Manifest {
   definitionName: string;
   digest: string;
   seal: string;
-  definition: Omit<Definition, "tools"> & { tools?: string[]; rendered?: Rendered };
+  definition: Written;
   lock?: { uri: string; digest: string }[];
 }
 
@@ -56,13 +69,18 @@ export async function readImageFile(file: ArrayBuffer): Promise<{ name: string; 
 }
 
 function definitionOf({ definition }: Manifest): Definition {
-  const { systemPrompt, model, maxTokens, temperature, thinking, tools, rendered } = definition;
+  const { systemPrompt, model, maxTokens, temperature, thinking, tools, policy, rendered } = definition;
+  // Without them the agent would answer otherwise than on a server.
+  for (const [name, value] of [["output", definition.output], ["skills", rendered?.skills?.[0]], ["handoffs", rendered?.handoffs?.[0]]]) {
+    if (value !== undefined && value !== null) throw new EdgeError("not_available", `The image has ${String(name)}, which the edge does not have: run its agent on a server`);
+  }
   const specs = new Map((rendered?.tools ?? []).map((tool) => [tool.name, target(tool)]));
   // A tool that is a name is one of the server's own; it is told of, and refused when it is called.
   const named = (tools ?? []).map((name) => specs.get(name) ?? { name, description: `The tool ${name} of a server`, runtime: "builtin" });
   const rest = [...specs.values()].filter((tool) => !named.some((other) => other.name === tool.name));
-  const plain = { systemPrompt, model, maxTokens, temperature, thinking };
-  return { ...(Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== undefined && value !== null)) as Omit<Definition, "tools">), tools: [...named, ...rest] };
+  const plain = { systemPrompt, model, maxTokens, temperature, thinking, ...(policy?.length ? { policy } : {}) };
+  const all = [...named, ...rest].map((tool) => (rendered?.sandbox && CODE.has(tool.runtime) && !(tool as RenderedTool).sandbox ? { ...tool, inSandbox: true } : tool));
+  return { ...(Object.fromEntries(Object.entries(plain).filter(([, value]) => value !== undefined && value !== null)) as Omit<Definition, "tools">), tools: all };
 }
 
 /** The tool whose request a tool makes: itself, or the one that it is a face of. */

@@ -5,9 +5,10 @@ import { EdgeError, invalid, shorten } from "./errors.ts";
 import { type Batch, tell } from "./events.ts";
 import { sha256 } from "./ids.ts";
 import { readImageFile } from "./image_file.ts";
-import { type Data, optionalNumber, optionalText } from "./input.ts";
+import { type Data, optionalNumber, optionalObject, optionalText, refuseGiven } from "./input.ts";
 import type { Definition, Image, ToolDefinition } from "./records.ts";
 
+const DEFAULT_DEFINITION = "default";
 const DEFAULT_NAME = "New Conversation";
 const TEMPERATURE_MAX = 2;
 const TOKENS_MAX = 1_000_000;
@@ -15,9 +16,9 @@ const FILE_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/;
 const CLIENT_DATA_MAX = 64 * 1024;
 
 /** The definition of a new image, with the name that it is known by. */
-export async function definitionOf(env: Env, config: Data): Promise<{ name: string; description?: string; definition: Definition }> {
+export async function definitionOf(env: Env, tenant: string, config: Data): Promise<{ name: string; description?: string; definition: Definition }> {
   const named = optionalText(config, "definition");
-  const base = named === undefined ? { name: "default", definition: { tools: [] } as Definition } : await fromFile(env, named);
+  const base = named === undefined ? { name: DEFAULT_DEFINITION, definition: { tools: [] } as Definition } : await fromFile(env, tenant, named);
   return { ...base, definition: changed(env, base.definition, config) };
 }
 
@@ -30,6 +31,7 @@ export function changed(env: Env, base: Definition, config: Data): Definition {
   const temperature = optionalNumber(config, "temperature", 0, TEMPERATURE_MAX, false) ?? base.temperature;
   const thinking = optionalNumber(config, "thinking", 1, TOKENS_MAX) ?? base.thinking;
   const tools = toolsOf(config.tools, base.tools);
+  refuseGiven(config, "sandbox", "knowledge", "skills", "variables", "output", "apiKey");
   if (Object.keys((config.mcpServers as object | undefined) ?? {}).length > 0) {
     throw new EdgeError("tier_unavailable", "MCP servers cannot be reached from the edge: build the image on a server");
   }
@@ -39,6 +41,7 @@ export function changed(env: Env, base: Definition, config: Data): Definition {
     ...(maxTokens === undefined ? {} : { maxTokens }),
     ...(temperature === undefined ? {} : { temperature }),
     ...(thinking === undefined ? {} : { thinking }),
+    ...(base.policy === undefined ? {} : { policy: base.policy }),
     tools,
   };
 }
@@ -54,19 +57,19 @@ function toolsOf(wanted: unknown, tools: ToolDefinition[]): ToolDefinition[] {
   });
 }
 
-async function fromFile(env: Env, name: string): Promise<{ name: string; description?: string; definition: Definition }> {
+/** The file of the tenant; or the one of this name that is for all tenants. */
+async function fromFile(env: Env, tenant: string, name: string): Promise<{ name: string; description?: string; definition: Definition }> {
   if (!FILE_NAME.test(name)) throw invalid("definition must be the name of a file of an image: letters, digits, dots, hyphens and underscores");
-  const file = await env.IMAGES.get(`${name}.avmimage`);
+  const file = (await env.IMAGES.get(`${tenant}/${name}.avmimage`)) ?? (await env.IMAGES.get(`${name}.avmimage`));
   if (file === null) throw new EdgeError("definition_not_found", `Definition not found: ${shorten(name)}`);
   return await readImageFile(await file.arrayBuffer());
 }
 
-export async function newImage(env: Env, containerId: string, imageId: string, sessionId: string, config: Data): Promise<Image> {
-  const { name: definitionName, description: own, definition } = await definitionOf(env, config);
+export async function newImage(env: Env, tenant: string, containerId: string, imageId: string, sessionId: string, config: Data): Promise<Image> {
+  const { name: definitionName, description: own, definition } = await definitionOf(env, tenant, config);
   const at = Date.now();
   const description = optionalText(config, "description") ?? own;
-  const clientData = config.clientData as Record<string, unknown> | undefined;
-  if (clientData !== undefined && JSON.stringify(clientData).length > CLIENT_DATA_MAX) throw invalid(`clientData has at most ${CLIENT_DATA_MAX.toLocaleString("en-US")} bytes`);
+  const clientData = clientDataOf(config);
   return {
     imageId, sessionId, containerId, name: optionalText(config, "name") ?? DEFAULT_NAME,
     ...(description === undefined ? {} : { description }),
@@ -74,6 +77,30 @@ export async function newImage(env: Env, containerId: string, imageId: string, s
     ...(clientData === undefined ? {} : { clientData }),
     createdAt: at, updatedAt: at,
   };
+}
+
+/** Data of the client's own, which are kept as they are. */
+export function clientDataOf(config: Data): Data | undefined {
+  const clientData = optionalObject(config, "clientData");
+  if (clientData !== undefined && JSON.stringify(clientData).length > CLIENT_DATA_MAX) throw invalid(`clientData has at most ${CLIENT_DATA_MAX.toLocaleString("en-US")} bytes`);
+  return clientData;
+}
+
+/** Members of an image that can be set back to what they are without a word about them. */
+const CLEARABLE = ["systemPrompt", "model", "maxTokens", "temperature", "thinking", "tools", "clientData"] as const;
+const NEVER_SET = ["apiKey", "knowledge", "mcpServers", "output", "sandbox", "skills", "variables"] as const;
+
+/** An image without some of its members. */
+export function cleared(image: Image, names: unknown): Image {
+  if (names === undefined || names === null) return image;
+  const known: readonly unknown[] = [...CLEARABLE, ...NEVER_SET];
+  if (!Array.isArray(names) || names.some((name) => !known.includes(name))) throw invalid(`clear is a list of ${known.join(", ")}`);
+  const wanted = CLEARABLE.filter((name) => names.includes(name));
+  const { clientData, ...rest } = image;
+  const definition = Object.fromEntries(Object.entries(image.definition).filter(([name]) => !wanted.some((other) => other === name)));
+  // What the file has said of them is not known any more.
+  if (image.definitionName !== DEFAULT_DEFINITION && wanted.some((name) => name !== "clientData")) throw invalid("clear is not taken for an image of a file: write what you want instead");
+  return { ...rest, definition: { tools: [], ...definition }, ...(clientData === undefined || wanted.includes("clientData") ? {} : { clientData }) };
 }
 
 export async function digestOf(definition: Definition): Promise<string> {

@@ -36,6 +36,11 @@ export function checkBounds(text: string): EdgeError | undefined {
   return values > VALUES_MAX ? tooLarge(`The frame holds too many values; at most ${VALUES_MAX.toLocaleString("en-US")} are allowed`) : undefined;
 }
 
+/** Bytes of a text in UTF-8. */
+export function bytesOf(text: string): number {
+  return text.length <= SMALL_CHARACTERS ? text.length : new TextEncoder().encode(text).byteLength;
+}
+
 export function isObject(value: unknown): value is Data {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -76,19 +81,25 @@ export function oneOf<T>(data: Data, name: string, known: readonly T[]): T | und
   return value as T;
 }
 
-/** Refuses members that mean something on a server, and would mean nothing here. */
+/** Refuses members that mean something on a server, and would mean nothing here. Empty lists and objects ask for nothing. */
 export function refuseGiven(data: Data, ...names: string[]): void {
-  for (const name of names) if (data[name] !== undefined && data[name] !== null) throw invalid(`${name} is not taken at the edge: the image says how its agent answers`);
+  for (const name of names) {
+    const value = data[name] ?? {};
+    if (typeof value !== "object" || Object.keys(value).length > 0) throw invalid(`${name} is not taken at the edge`);
+  }
+}
+
+export function optionalObject(data: Data, name: string): Data | undefined {
+  const value = data[name];
+  return value === undefined || value === null ? undefined : objectOf(value, name);
 }
 
 /** The content of a user's message. */
 export function contentOf(value: unknown): UserMessage["content"] {
   if (value === "" || (Array.isArray(value) && value.length === 0)) throw invalid("content must not be empty");
-  if (typeof value === "string") return value.toWellFormed();
-  if (!Array.isArray(value)) throw invalid("content must be a text or a list of parts");
-  const content = value.map(partOf);
-  const bytes = JSON.stringify(content).length;
-  if (bytes > MESSAGE_MAX_BYTES) throw tooLarge(`A message has at most ${MESSAGE_MAX_BYTES.toLocaleString("en-US")} bytes at the edge, with its pictures`);
+  if (typeof value !== "string" && !Array.isArray(value)) throw invalid("content must be a text or a list of parts");
+  const content = typeof value === "string" ? value.toWellFormed() : value.map(partOf);
+  if (bytesOf(JSON.stringify(content)) > MESSAGE_MAX_BYTES) throw tooLarge(`A message has at most ${MESSAGE_MAX_BYTES.toLocaleString("en-US")} bytes at the edge, with its pictures`);
   return content;
 }
 

@@ -1,28 +1,80 @@
-/** Ledger — sends entries to a server, which books them with its prices. It knows each by its id, and books it once. */
+/**
+ * Ledger — sends entries to a server, which books them with its prices. It knows each by its id, and books it once.
+ *
+ * A server refuses a request as a whole. So the entries of a refused one are sent again in halves, until the entry is found
+ * that it does not take: that one is set aside, and the others are booked.
+ */
 
-import { type Env, nodeKey } from "./env.ts";
+import { readText } from "./bounded.ts";
+import type { Entries } from "./entries.ts";
+import { type Env, leaseMs, nodeKey } from "./env.ts";
 import { tenantOf } from "./ids.ts";
-import type { LedgerEntry } from "./records.ts";
+import { ENTRIES_MAX, type LedgerEntry } from "./records.ts";
 
 const TIMEOUT_MS = 10_000;
-const ERROR_MAX_CHARACTERS = 500;
+/** The longest time between two attempts to send entries to a server. */
+const PUSH_WAIT_MAX_MS = 60 * 60 * 1000;
+const ERROR_MAX_BYTES = 500;
+/** Requests of one alarm: enough to find a refused entry among the most, and fewer than the platform allows. */
+const REQUESTS_MAX = 30;
+/** What is wrong with an entry stays wrong. Every other failure may be one of the way, of the key or of the server. */
+const REFUSED: ReadonlySet<number> = new Set([400, 413, 422]);
 
-/** Whether the server has the entries now. */
-export async function push(env: Env, object: string, entries: readonly LedgerEntry[]): Promise<boolean> {
+/** What became of a request: `refused` says why the server will never take these entries together. */
+type Answer = "booked" | "failed" | { refused: string };
+
+/** The entries of one object on their way to a server. */
+export class Pushes {
+  /** Attempts that have failed one after the other. */
+  #failed = 0;
+
+  /** Sends entries; returns when to try again. What was not acknowledged is sent again. */
+  async send(env: Env, object: string, entries: Entries, at: number): Promise<number> {
+    // Fewer after a failure: so many may have taken the server too long.
+    const batches = [entries.unsent(Math.max(1, ENTRIES_MAX >> this.#failed))];
+    for (let requests = 0; requests < REQUESTS_MAX; requests++) {
+      const batch = batches.pop() ?? [];
+      const [first] = batch;
+      if (first === undefined) break;
+      const answer = await push(env, object, batch);
+      if (answer === "failed") return Date.now() + this.#nextWaitMs(env);
+      this.#failed = 0;
+      if (answer === "booked") entries.drop(new Set(batch.map(({ id }) => id)));
+      else if (batch.length === 1) setAside(entries, first, answer.refused);
+      else batches.push(batch.slice(batch.length >> 1), batch.slice(0, batch.length >> 1));
+    }
+    return entries.unsent(1).length > 0 ? at : Number.POSITIVE_INFINITY;
+  }
+
+  #nextWaitMs(env: Env): number {
+    const wait = Math.min(leaseMs(env) * 2 ** this.#failed, PUSH_WAIT_MAX_MS);
+    this.#failed += 1;
+    return wait;
+  }
+}
+
+function setAside(entries: Entries, entry: LedgerEntry, refused: string): void {
+  entries.setAside({ ...entry, refused });
+  report("ledger_entry_refused", { id: entry.id, error: refused });
+}
+
+async function push(env: Env, object: string, entries: readonly LedgerEntry[]): Promise<Answer> {
   const headers = { authorization: `Bearer ${nodeKey(env, tenantOf(object))}`, "content-type": "application/json" };
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS);
     const response = await fetch(`${env.NODE_URL}/v1/usage/entries`, { method: "POST", headers, body: JSON.stringify({ entries }), redirect: "manual", signal });
     if (response.ok) {
       await response.body?.cancel();
-      return true;
+      return "booked";
     }
-    report({ status: response.status, error: (await response.text()).slice(0, ERROR_MAX_CHARACTERS) });
+    const { text } = await readText(response, ERROR_MAX_BYTES);
+    if (REFUSED.has(response.status)) return { refused: text || `status ${response.status}` };
+    report("ledger_not_pushed", { status: response.status, error: text });
   } catch (error) {
-    report({ error: String(error).slice(0, ERROR_MAX_CHARACTERS) });
+    report("ledger_not_pushed", { error: String(error).slice(0, ERROR_MAX_BYTES) });
   }
-  return false;
+  return "failed";
 }
 
 /** The text of a server holds no key. */
-const report = (facts: object): void => console.error(JSON.stringify({ log: "ledger_not_pushed", ...facts }));
+const report = (log: string, facts: object): void => console.error(JSON.stringify({ log, ...facts }));

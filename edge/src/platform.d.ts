@@ -21,6 +21,7 @@ declare class WebSocketPair {
 
 interface SqlCursor<Row> extends Iterable<Row> {
   toArray(): Row[];
+  readonly rowsRead: number;
   readonly rowsWritten: number;
 }
 

@@ -2,6 +2,7 @@
 
 import type { Usage, UserMessage } from "../../clients/typescript/src/types.ts";
 import type { Batch } from "./events.ts";
+import type { PolicyRule } from "./policy.ts";
 
 /** How an agent of an image answers: the snapshot of its definition. */
 export interface Definition {
@@ -12,7 +13,12 @@ export interface Definition {
   thinking?: number;
   /** Tools as the build of the image has resolved them. */
   tools: ToolDefinition[];
+  /** Rules about calls of tools. */
+  policy?: PolicyRule[];
 }
+
+export type Effect = "read" | "write" | "destructive";
+export type World = "closed" | "open";
 
 /** A tool of an image. Members beyond these are those of its runtime. */
 export interface ToolDefinition {
@@ -23,12 +29,15 @@ export interface ToolDefinition {
   entry?: string;
   ask?: boolean;
   repeat?: "safe" | "keyed" | "never";
-  effect?: "read" | "write" | "destructive";
+  effect?: Effect;
+  world?: World;
   timeoutMs?: number;
   http?: HttpParts;
   options?: Record<string, unknown>;
   /** The version of a server's resource that the tool was built from. */
   uri?: string;
+  /** Its code runs in the sandbox of the agent, which has none here. */
+  inSandbox?: boolean;
 }
 
 export interface HttpParts {
@@ -64,6 +73,8 @@ export interface Wait {
   kind: "approval" | "client";
   input: Record<string, unknown>;
   fingerprint: string;
+  /** Absent in waits of earlier Workers. */
+  why?: string;
   askedAt: number;
   expiresAt: number;
   answer?: WaitAnswer;
@@ -85,6 +96,9 @@ export interface StoredTurn {
   lastSeq: number;
   body: string | ArrayBuffer;
 }
+
+/** The attempt of a turn whose agent was stopped while it waited: it ends when it begins. */
+export const STOPPED_ATTEMPT = -1;
 
 /** A turn that a Worker is to run. */
 export interface Accepted {
@@ -138,6 +152,10 @@ export interface AcceptReply {
   run?: Accepted;
 }
 
+export type Refused = "image" | "agent" | "session" | "full" | "busy";
+
+export type AnswerReply = { turnId: string; run?: Accepted } | { refused: "none" | "other" | "answered" | "expired" };
+
 export interface FoldRequest {
   sessionId: string;
   n: number;
@@ -148,16 +166,18 @@ export interface FoldRequest {
   lastSeq: number;
   body: string | ArrayBuffer;
   waits: Wait[];
-  /** The entries of the ledger since the last time, each a line of JSON. */
-  entries: string;
+  /** The entries of the ledger since the last time. */
+  entries: LedgerEntry[];
 }
 
 /** More numbers for the events of a turn. */
 export type ReserveRequest = Pick<FoldRequest, "sessionId" | "n" | "turnId" | "attempt" | "runner" | "lastSeq">;
 
 export interface FoldReply {
-  /** False if another Worker has the turn: nothing was stored. */
+  /** False if it is not the Worker's turn any more: nothing was stored. */
   stored: boolean;
+  /** Whether nobody has it: it was taken back, or deleted. */
+  isGone?: boolean;
   next?: Accepted;
 }
 
@@ -177,12 +197,15 @@ export interface LedgerEntry {
   provider: string;
   model: string;
   usage: Usage;
+  /** Why the server does not take it: it is kept here, and not sent any more. */
+  refused?: string;
 }
 
 /** From the object to a Worker that listens. */
 export type Down =
   | { kind: "batch"; batch: Batch }
   | { kind: "listen"; sessionId: string; connection: string; after: number | null }
+  | { kind: "missed"; sessionId: string }
   | { kind: "interrupt"; turnId: string };
 
 /** From a Worker that listens to the object. */
@@ -190,7 +213,7 @@ export type Up =
   | { kind: "subscribe"; sessionId: string; after: number | null }
   | { kind: "unsubscribe"; sessionId: string }
   | { kind: "follow" }
-  | { kind: "post"; batch: Batch; to: string | null };
+  | { kind: "post"; batch: Batch; to: string | null; but?: string };
 
 /** What a turn that nobody runs any more is handed to a new Worker with. */
 export interface Rerun {

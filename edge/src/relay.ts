@@ -2,6 +2,7 @@
 
 import { type Env, nodeKey } from "./env.ts";
 import { EdgeError, shorten } from "./errors.ts";
+import { readWhole } from "./http_tool.ts";
 import type { ToolDefinition } from "./records.ts";
 import type { Outcome } from "./turn.ts";
 
@@ -26,9 +27,9 @@ export async function relay(env: Env, tenant: string, tool: ToolDefinition, inpu
   let reply: Invocation;
   try {
     response = await fetch(`${env.NODE_URL}/v1/resources/${encodeURIComponent(resource)}/invoke`, { method: "POST", headers, body, redirect: "manual", signal: deadline });
-    reply = (await response.json()) as Invocation;
+    reply = JSON.parse(await readWhole(response)) as Invocation;
   } catch (error) {
-    if (signal.aborted) throw error;
+    if (signal.aborted || error instanceof EdgeError) throw error;
     throw new EdgeError("tool_failed", "The server that runs this tool cannot be reached, or did not answer in time");
   }
   if (!response.ok) return { result: `${reply.error?.code ?? "tool_failed"}: ${reply.error?.message ?? `the server answered with status ${response.status}`}`, isError: true };

@@ -12,7 +12,7 @@ export async function replay(peer: Peer, sessionId: string, after: number | null
   if (after === null) return peer.listen(link, sessionId);
   const { image, turns, lastSeq, reservedSeq } = await link.stub.after(sessionId, after);
   if (image === undefined) return;
-  peer.subscribe(sessionId);
+  if (!peer.subscribe(sessionId)) return;
   peer.heardUpTo(sessionId, after);
   if (after > reservedSeq) {
     // A cursor that the session has never had: of another deployment, or invented.

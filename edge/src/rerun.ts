@@ -9,18 +9,31 @@ import { Run } from "./runner.ts";
 export async function rerun(env: Env, lost: Rerun): Promise<void> {
   const runner = `run_${random()}`;
   let current: Run | undefined;
-  const link = await Link.open(env, lost.object, runner, (down) => {
-    if (down.kind === "listen") current?.feed.listen(down.connection, down.after);
-    else if (down.kind === "interrupt" && current?.accepted.turnId === down.turnId) {
-      current.announceInterrupt();
-      current.stop();
-    }
+  /** The turn that was interrupted last: that may be heard before the reply that gives it to this Worker. */
+  let interrupted = "";
+  const obey = (): void => {
+    if (current?.accepted.turnId !== interrupted) return;
+    current.announceInterrupt();
+    current.stop();
+  };
+  const link = await Link.open(env, lost.object, runner, {
+    hear: (down) => {
+      if (down.kind === "listen") current?.listen(down.connection, down.after);
+      else if (down.kind === "interrupt") {
+        interrupted = down.turnId;
+        obey();
+      }
+    },
+    reopened: () => current?.feed.repeat(),
+    // The turn goes on: whether it is still this Worker's is known when its end is stored.
+    lost: () => {},
   });
   try {
     let next: Accepted | undefined = await link.stub.take(lost, runner);
     while (next !== undefined) {
       current = new Run(env, link, tenantOf(lost.object), runner, next, () => {});
       current.begin(true);
+      obey();
       next = await current.run();
     }
   } finally {

@@ -1,32 +1,33 @@
 /**
  * Store — the rows of one container, in the SQLite of its object.
  *
- * Rows written are what storage costs here. So there is one row for a turn, written when it is accepted and when it ends, and
- * no index: tables are without rowids, and their primary keys are the order in which they are read. An object that was only
- * asked holds nothing at all: the tables are made with the first row.
+ * Rows written and bytes stored are what storage costs here. So there is one row for a turn, written when it is accepted and when
+ * it ends, and no index: the key of a turn is made of the number of its session and its own, so those of a session lie together,
+ * in order. An object that was only asked holds nothing at all: the tables are made with the first row.
  */
 
-import type { Accepted, AcceptRequest, FoldRequest, Image, LedgerEntry, ReserveRequest, StoredTurn, TurnState, Wait } from "./records.ts";
 import type { UserMessage } from "../../clients/typescript/src/types.ts";
+import { Entries, packEntries } from "./entries.ts";
+import { STOPPED_ATTEMPT } from "./records.ts";
+import type { AcceptReply, Accepted, AcceptRequest, FoldRequest, Image, ReserveRequest, StoredTurn, TurnState, Wait } from "./records.ts";
+import { Rows } from "./rows.ts";
+import { SESSION_OF_TURN, TURNS_MAX } from "./schema.ts";
 
 export const INBOX_MAX = 32;
 /** Turns that a new turn is told of, and their bytes at most. */
 const HISTORY_TURNS_MAX = 100;
 const HISTORY_MAX_BYTES = 512 * 1024;
+/** Bytes of turns that are read at once, for each of their packed ones: an isolate has 128 MB for all of its clients. */
+const UNPACKED_RATIO_MAX = 4;
+const REPLAY_MAX_BYTES = 4 * 1024 * 1024;
 /** Numbers that a run of a turn may give to events before it asks for more. Only the object knows them if its Worker is lost. */
 const RESERVED = 256;
 
-const SCHEMA = [
-  "CREATE TABLE IF NOT EXISTS containers (name TEXT PRIMARY KEY, object TEXT NOT NULL, created_at INTEGER NOT NULL) WITHOUT ROWID",
-  "CREATE TABLE IF NOT EXISTS images (image_id TEXT PRIMARY KEY, session_id TEXT NOT NULL, agent_id TEXT, body TEXT NOT NULL) WITHOUT ROWID",
-  `CREATE TABLE IF NOT EXISTS turns (session_id TEXT, n INTEGER, turn_id TEXT NOT NULL, state TEXT NOT NULL, runner TEXT NOT NULL,
-     attempt INTEGER NOT NULL, accepted_at INTEGER NOT NULL, client_key TEXT, user TEXT NOT NULL, first_seq INTEGER NOT NULL,
-     last_seq INTEGER NOT NULL, body BLOB, waits TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (session_id, n)) WITHOUT ROWID`,
-  // Entries whose turns are gone.
-  "CREATE TABLE IF NOT EXISTS ledger (id TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID",
-];
+const TURN_COLUMNS = `id, (SELECT session_id FROM images WHERE number = ${SESSION_OF_TURN}) AS session_id, id % ${TURNS_MAX} AS n, turn_id, state, runner, attempt,
+  accepted_at, user, first_seq, last_seq, body, waits`;
 
 export interface TurnRow {
+  id: number;
   session_id: string;
   n: number;
   turn_id: string;
@@ -34,6 +35,7 @@ export interface TurnRow {
   runner: string;
   attempt: number;
   accepted_at: number;
+  /** The user's message; only its id once there is a body, which has it. */
   user: string;
   first_seq: number;
   /** While the turn runs: the last number that is reserved for it. */
@@ -50,33 +52,30 @@ interface ImageRow {
 }
 
 export class Store {
-  #sql: SqlStorage;
-  #made: boolean;
-  /** Rows written since the last look. */
-  written = 0;
+  readonly rows: Rows;
+  readonly entries: Entries;
+  /** The keys before those of the turns of sessions. */
+  #bases = new Map<string, number>();
 
   constructor(sql: SqlStorage) {
-    this.#sql = sql;
-    const tables = this.#rows("SELECT 1 FROM sqlite_master WHERE name IN ('turns', 'ledger')").length;
-    // One table: an object of a Worker before this one.
-    if (tables === 1) this.#make();
-    this.#made = tables > 0;
+    this.rows = new Rows(sql);
+    this.entries = new Entries(this.rows);
   }
 
   // --- the container, and the list of containers of a tenant
 
   /** The container of this object, and the name under which Workers find the object. */
   container(): { name: string; object: string; createdAt: number } | undefined {
-    const [row] = this.#read<{ name: string; object: string; created_at: number }>("SELECT name, object, created_at FROM containers LIMIT 1");
+    const [row] = this.rows.all<{ name: string; object: string; created_at: number }>("SELECT name, object, created_at FROM containers LIMIT 1");
     return row && { name: row.name, object: row.object, createdAt: row.created_at };
   }
 
   addContainer(name: string, object: string, at: number): void {
-    this.#write("INSERT OR IGNORE INTO containers VALUES (?, ?, ?)", name, object, at);
+    this.rows.change("INSERT OR IGNORE INTO containers VALUES (?, ?, ?)", name, object, at);
   }
 
   containers(after: string, limit: number): string[] {
-    return this.#read<{ name: string }>("SELECT name FROM containers WHERE name > ? ORDER BY name LIMIT ?", after, limit).map((row) => row.name);
+    return this.rows.all<{ name: string }>("SELECT name FROM containers WHERE name > ? ORDER BY name LIMIT ?", after, limit).map((row) => row.name);
   }
 
   // --- images
@@ -99,69 +98,87 @@ export class Store {
 
   putImage(image: Image): void {
     const { agentId, ...body } = image;
-    this.#write("INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?)", image.imageId, image.sessionId, agentId ?? null, JSON.stringify(body));
+    const values = [image.sessionId, agentId ?? null, JSON.stringify(body), image.imageId];
+    if (this.rows.change("UPDATE images SET session_id = ?, agent_id = ?, body = ? WHERE image_id = ?", ...values) > 0) return;
+    this.rows.change("INSERT INTO images (session_id, agent_id, body, image_id) VALUES (?, ?, ?, ?)", ...values);
   }
 
   setAgent(imageId: string, agentId: string | null): void {
-    this.#write("UPDATE images SET agent_id = ? WHERE image_id = ?", agentId, imageId);
+    this.rows.change("UPDATE images SET agent_id = ? WHERE image_id = ?", agentId, imageId);
   }
 
   deleteImage(image: Image): void {
-    this.#keepEntries(image.sessionId, 0);
-    this.#write("DELETE FROM turns WHERE session_id = ?", image.sessionId);
-    this.#write("DELETE FROM images WHERE image_id = ?", image.imageId);
+    const base = this.#base(image.sessionId);
+    this.entries.keepOf(base, base + TURNS_MAX);
+    this.rows.change("DELETE FROM turns WHERE id > ? AND id < ?", base, base + TURNS_MAX);
+    this.rows.change("DELETE FROM images WHERE image_id = ?", image.imageId);
+    this.#bases.delete(image.sessionId);
   }
 
   // --- turns
 
   turn(sessionId: string, n: number): TurnRow | undefined {
-    return this.#turns("WHERE session_id = ? AND n = ?", sessionId, n)[0];
+    return this.#turns(sessionId, "AND id = ?", this.#base(sessionId) + n)[0];
   }
 
   last(sessionId: string): TurnRow | undefined {
-    return this.#turns("WHERE session_id = ? ORDER BY n DESC LIMIT 1", sessionId)[0];
+    return this.#turns(sessionId, "ORDER BY id DESC LIMIT 1")[0];
   }
 
   /** The turns of a session that have not ended. They are the last ones. */
   open(sessionId: string): TurnRow[] {
-    return this.#turns("WHERE session_id = ? AND state != 'ended' ORDER BY n", sessionId);
+    const open: TurnRow[] = [];
+    for (const row of this.#newestFirst(sessionId, Number.POSITIVE_INFINITY)) {
+      if (row.state === "ended") break;
+      open.push(row);
+    }
+    return open.reverse();
   }
 
   /** The turns of the container that have not ended. */
   unfinished(): TurnRow[] {
-    return this.#turns("WHERE state IN ('running', 'parked')");
+    const sessions = this.rows.all<{ session_id: string }>("SELECT session_id FROM images");
+    return sessions.flatMap((row) => this.open(row.session_id)).filter((row) => row.state !== "queued");
   }
 
   sentBefore(sessionId: string, clientKey: string): TurnRow | undefined {
-    return this.#turns("WHERE session_id = ? AND client_key = ?", sessionId, clientKey)[0];
+    return this.#turns(sessionId, "AND client_key = ?", clientKey)[0];
   }
 
   insert(image: Image, request: AcceptRequest, n: number, state: TurnState, firstSeq: number, at: number): void {
-    this.#write(
-      "INSERT INTO turns VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, NULL, '[]', '')",
-      image.sessionId, n, request.turnId, state, state === "running" ? request.runner : "", at,
-      request.clientKey ?? null, JSON.stringify(request.user), firstSeq, state === "running" ? firstSeq + RESERVED : firstSeq,
+    this.rows.change(
+      "INSERT INTO turns VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, '[]', '', ?, NULL)",
+      this.#base(image.sessionId) + n, request.turnId, state, state === "running" ? request.runner : "", at,
+      request.clientKey ?? null, firstSeq, state === "running" ? firstSeq + RESERVED : firstSeq, JSON.stringify(request.user),
     );
   }
 
-  /** Stores what a Worker has made of its turn; false if it is not its turn any more. */
+  /** Stores what a Worker has made of its turn; false if it is not its turn any more. The user's message is in the body from then on. */
   fold(request: FoldRequest): boolean {
+    const entries = packEntries(request);
     return (
-      this.#write(
-        `UPDATE turns SET state = ?, last_seq = ?, body = ?, waits = ?, entry = entry || ?, runner = CASE WHEN ? = 'running' THEN runner ELSE '' END
-         WHERE session_id = ? AND n = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
-        request.state, request.lastSeq, request.body, JSON.stringify(request.waits), request.entries, request.state,
-        request.sessionId, request.n, request.turnId, request.runner, request.attempt,
+      this.rows.change(
+        `UPDATE turns SET state = ?, last_seq = ?, body = ?, waits = ?, user = json_object('id', json_extract(user, '$.id')),
+           entry = CASE WHEN instr(entry, ?) > 0 THEN entry ELSE entry || ? END, runner = CASE WHEN ? = 'running' THEN runner ELSE '' END
+         WHERE id = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
+        request.state, request.lastSeq, request.body, JSON.stringify(request.waits), entries, entries, request.state,
+        this.#base(request.sessionId) + request.n, request.turnId, request.runner, request.attempt,
       ) > 0
     );
+  }
+
+  /** Whether a Worker has stored this before, and did not hear of it. */
+  hasFolded({ sessionId, n, turnId, attempt, state, lastSeq }: FoldRequest): boolean {
+    const row = this.turn(sessionId, n);
+    return row?.turn_id === turnId && row.attempt === attempt && row.state === state && row.last_seq === lastSeq && row.runner === "";
   }
 
   /** Lets a Worker run a turn, from the number on that follows the last one; without a runner it will be handed out. */
   run(row: TurnRow, runner: string, firstSeq: number): number {
     const reserved = runner === "" ? firstSeq : firstSeq + RESERVED;
-    this.#write(
-      "UPDATE turns SET state = 'running', runner = ?, first_seq = ?, last_seq = ? WHERE session_id = ? AND n = ?",
-      runner, firstSeq, reserved, row.session_id, row.n,
+    this.rows.change(
+      "UPDATE turns SET state = 'running', runner = ?, first_seq = ?, last_seq = ? WHERE id = ?",
+      runner, firstSeq, reserved, row.id,
     );
     return reserved;
   }
@@ -169,37 +186,45 @@ export class Store {
   /** Gives a turn to a Worker whose first one is gone. */
   rerun(row: TurnRow, runner: string): number {
     const reserved = row.last_seq + RESERVED;
-    this.#write("UPDATE turns SET runner = ?, last_seq = ? WHERE session_id = ? AND n = ?", runner, reserved, row.session_id, row.n);
+    this.rows.change("UPDATE turns SET runner = ?, last_seq = ? WHERE id = ?", runner, reserved, row.id);
     return reserved;
   }
 
   /** Reserves numbers for the events of a turn; false if it is not that Worker's turn any more. */
   reserve({ sessionId, n, turnId, attempt, runner, lastSeq }: ReserveRequest): boolean {
     return (
-      this.#write(
+      this.rows.change(
         `UPDATE turns SET last_seq = max(last_seq, ?)
-         WHERE session_id = ? AND n = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
-        lastSeq, sessionId, n, turnId, runner, attempt,
+         WHERE id = ? AND turn_id = ? AND state = 'running' AND runner = ? AND attempt = ?`,
+        lastSeq, this.#base(sessionId) + n, turnId, runner, attempt,
       ) > 0
     );
   }
 
   /** Takes a turn from a Worker that is gone. */
   orphan(row: TurnRow): void {
-    this.#write("UPDATE turns SET runner = '', attempt = attempt + 1 WHERE session_id = ? AND n = ?", row.session_id, row.n);
+    this.rows.change("UPDATE turns SET runner = '', attempt = attempt + 1 WHERE id = ?", row.id);
+  }
+
+  /** Lets the turns of a session that wait end when they begin: their agent was stopped. */
+  stopQueued(sessionId: string): void {
+    const base = this.#base(sessionId);
+    const queued = this.open(sessionId).filter((row) => row.state === "queued");
+    for (const row of queued) this.rows.change("UPDATE turns SET attempt = ? WHERE id = ?", STOPPED_ATTEMPT, base + row.n);
   }
 
   setWaits(row: TurnRow, waits: readonly Wait[]): void {
-    this.#write("UPDATE turns SET waits = ? WHERE session_id = ? AND n = ?", JSON.stringify(waits), row.session_id, row.n);
+    this.rows.change("UPDATE turns SET waits = ? WHERE id = ?", JSON.stringify(waits), row.id);
   }
 
   /** Deletes the turns after one, which may get another body: a part of it was taken back. */
   rewind(sessionId: string, n: number, body: string | ArrayBuffer | null): void {
     // Numbers of events are never used twice.
     const seq = this.reservedSeq(sessionId);
-    this.#keepEntries(sessionId, n);
-    this.#write("DELETE FROM turns WHERE session_id = ? AND n > ?", sessionId, n);
-    this.#write("UPDATE turns SET last_seq = ?, body = coalesce(?, body) WHERE session_id = ? AND n = ?", seq, body, sessionId, n);
+    const base = this.#base(sessionId);
+    this.entries.keepOf(base + n, base + TURNS_MAX);
+    this.rows.change("DELETE FROM turns WHERE id > ? AND id < ?", base + n, base + TURNS_MAX);
+    this.rows.change("UPDATE turns SET last_seq = ?, body = coalesce(?, body) WHERE id = ?", seq, body, base + n);
   }
 
   /** The number of the last event of a session that is stored. */
@@ -214,102 +239,92 @@ export class Store {
   }
 
   #begun(sessionId: string): TurnRow | undefined {
-    return this.#turns("WHERE session_id = ? AND state IN ('ended', 'running', 'parked') ORDER BY n DESC LIMIT 1", sessionId)[0];
+    return this.#turns(sessionId, "AND state IN ('ended', 'running', 'parked') ORDER BY id DESC LIMIT 1")[0];
   }
 
-  /** The ended turns of a session before a turn, oldest first: as many of the last ones as fit. */
-  history(sessionId: string, before: number, maxBytes: number = HISTORY_MAX_BYTES): StoredTurn[] {
-    const rows = this.#turns(`WHERE session_id = ? AND n < ? ORDER BY n DESC LIMIT ${HISTORY_TURNS_MAX}`, sessionId, before);
+  /** The turns of a session before a turn, oldest first: as many of the last ones as a new turn is told of. */
+  history(sessionId: string, before: number): StoredTurn[] {
+    return this.#newest(sessionId, before, HISTORY_TURNS_MAX, HISTORY_MAX_BYTES);
+  }
+
+  /** All turns of a session, oldest first; of a very long one the last ones. */
+  all(sessionId: string, maxBytes: number): StoredTurn[] {
+    return this.#newest(sessionId, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, maxBytes);
+  }
+
+  #newest(sessionId: string, before: number, turns: number, maxBytes: number, isWanted: (row: TurnRow) => boolean = () => true): StoredTurn[] {
     const kept: StoredTurn[] = [];
     let bytes = 0;
-    for (const row of rows) {
+    let unpacked = 0;
+    for (const row of this.#newestFirst(sessionId, before)) {
+      if (!isWanted(row)) break;
       const turn = stored(row);
       bytes += typeof turn.body === "string" ? turn.body.length : turn.body.byteLength;
-      if (bytes > maxBytes && kept.length > 0) break;
-      kept.push(turn);
+      unpacked += unpackedSize(turn.body);
+      if ((bytes > maxBytes || unpacked > maxBytes * UNPACKED_RATIO_MAX) && kept.length > 0) break;
+      if (kept.push(turn) >= turns) break;
     }
     return kept.reverse();
   }
 
-  /** The turns that have events after a number. */
+  /** Whether stored turns have events after a number. */
+  hasAfter(sessionId: string, seq: number): boolean {
+    return this.#turns(sessionId, "AND state IN ('ended', 'parked') AND last_seq > ? LIMIT 1", seq).length > 0;
+  }
+
+  /** The turns that have events after a number, oldest first; of very many the last ones. */
   after(sessionId: string, seq: number): StoredTurn[] {
-    return this.#turns("WHERE session_id = ? AND state IN ('ended', 'parked') AND last_seq > ? ORDER BY n", sessionId, seq).map(stored);
-  }
-
-  // --- the ledger
-
-  /** The entries that are kept here, some of them. */
-  entries(limit: number): LedgerEntry[] {
-    const rows = this.#read<{ entry: string }>("SELECT entry FROM turns WHERE entry != '' UNION ALL SELECT entry FROM ledger LIMIT ?", limit);
-    return rows.flatMap((row) => linesOf(row.entry)).slice(0, limit);
-  }
-
-  hasEntries(): boolean {
-    return this.entries(1).length > 0;
-  }
-
-  /** Keeps entries whose turn is gone, or belongs to another Worker. */
-  keepEntries(entries: string): void {
-    const [first] = linesOf(entries);
-    if (first !== undefined) this.#write("INSERT OR IGNORE INTO ledger VALUES (?, ?)", first.id, entries);
-  }
-
-  /** Forgets entries that somebody else has. */
-  dropEntries(ids: ReadonlySet<string>): void {
-    const rest = (entry: string): string => linesOf(entry).filter(({ id }) => !ids.has(id)).map((line) => `${JSON.stringify(line)}\n`).join("");
-    for (const row of this.#read<{ session_id: string; n: number; entry: string }>("SELECT session_id, n, entry FROM turns WHERE entry != ''")) {
-      if (linesOf(row.entry).some(({ id }) => ids.has(id))) this.#write("UPDATE turns SET entry = ? WHERE session_id = ? AND n = ?", rest(row.entry), row.session_id, row.n);
-    }
-    for (const row of this.#read<{ id: string; entry: string }>("SELECT id, entry FROM ledger")) {
-      const left = rest(row.entry);
-      if (left === "") this.#write("DELETE FROM ledger WHERE id = ?", row.id);
-      else if (left.length < row.entry.length) this.#write("UPDATE ledger SET entry = ? WHERE id = ?", left, row.id);
-    }
-  }
-
-  #keepEntries(sessionId: string, n: number): void {
-    this.#write("INSERT OR IGNORE INTO ledger SELECT turn_id, entry FROM turns WHERE session_id = ? AND n > ? AND entry != ''", sessionId, n);
+    const open = this.open(sessionId).filter((row) => row.state !== "parked");
+    const before = Math.min(...open.map((row) => row.n));
+    return this.#newest(sessionId, before, Number.POSITIVE_INFINITY, REPLAY_MAX_BYTES, (row) => row.last_seq > seq);
   }
 
   #images(where: string, ...values: unknown[]): Image[] {
-    return this.#read<ImageRow>(`SELECT image_id, session_id, agent_id, body FROM images ${where}`, ...values).map((row) => ({
+    return this.rows.all<ImageRow>(`SELECT image_id, session_id, agent_id, body FROM images ${where}`, ...values).map((row) => ({
       ...(JSON.parse(row.body) as Image),
       ...(row.agent_id === null ? {} : { agentId: row.agent_id }),
     }));
   }
 
-  #turns(where: string, ...values: unknown[]): TurnRow[] {
-    const columns = "session_id, n, turn_id, state, runner, attempt, accepted_at, user, first_seq, last_seq, body, waits";
-    return this.#read<TurnRow>(`SELECT ${columns} FROM turns ${where}`, ...values);
+  /** The key before those of the turns of a session; without such a session there are no turns beside it. */
+  #base(sessionId: string): number {
+    const known = this.#bases.get(sessionId);
+    if (known !== undefined) return known;
+    const [row] = this.rows.all<{ number: number }>("SELECT number FROM images WHERE session_id = ?", sessionId);
+    if (row === undefined) return 0;
+    this.#bases.set(sessionId, row.number * TURNS_MAX);
+    return row.number * TURNS_MAX;
   }
 
-  #read<Row>(query: string, ...values: unknown[]): Row[] {
-    return this.#made ? this.#rows<Row>(query, ...values) : [];
+  #turns(sessionId: string, rest: string, ...values: unknown[]): TurnRow[] {
+    const base = this.#base(sessionId);
+    return this.rows.all<TurnRow>(`SELECT ${TURN_COLUMNS} FROM turns WHERE id > ? AND id < ? ${rest}`, base, base + TURNS_MAX, ...values);
   }
 
-  #rows<Row>(query: string, ...values: unknown[]): Row[] {
-    return this.#sql.exec<Row>(query, ...values).toArray();
-  }
-
-  #make(): void {
-    for (const table of SCHEMA) this.#sql.exec(table);
-  }
-
-  #write(query: string, ...values: unknown[]): number {
-    if (!this.#made) this.#make();
-    this.#made = true;
-    const cursor = this.#sql.exec(query, ...values);
-    cursor.toArray();
-    this.written += cursor.rowsWritten;
-    return cursor.rowsWritten;
+  /** The turns of a session before a turn, row by row: what nobody asks for is not read. */
+  #newestFirst(sessionId: string, before: number): Generator<TurnRow> {
+    const base = this.#base(sessionId);
+    const query = `SELECT ${TURN_COLUMNS} FROM turns WHERE id > ? AND id < ? ORDER BY id DESC`;
+    return this.rows.each<TurnRow>(query, base, base + Math.min(before, TURNS_MAX));
   }
 }
-
-const linesOf = (entries: string): LedgerEntry[] => entries.split("\n").filter(Boolean).map((line) => JSON.parse(line) as LedgerEntry);
 
 function stored(row: TurnRow): StoredTurn {
   const body = row.body ?? JSON.stringify({ messages: [JSON.parse(row.user) as UserMessage], events: [] });
   return { turnId: row.turn_id, n: row.n, state: row.state, firstSeq: row.first_seq, lastSeq: row.last_seq, body };
+}
+
+/** The bytes of a body before it was packed: gzip ends with their number. */
+function unpackedSize(body: string | ArrayBuffer): number {
+  if (typeof body === "string") return body.length;
+  return body.byteLength < 4 ? 0 : new DataView(body).getUint32(body.byteLength - 4, true);
+}
+
+/** What is said again to a client that sends the same message once more. */
+export function repeatedOf(image: Image, row: TurnRow): AcceptReply {
+  const messageId = (JSON.parse(row.user) as { id: string }).id;
+  const reply = { image, agentId: image.agentId ?? "", agentIsNew: false, turnId: row.turn_id, messageId, seq: row.first_seq };
+  return { ...reply, queued: row.state === "queued", repeated: true };
 }
 
 /** The turn of a row, for the Worker that is to run it. */

@@ -54,6 +54,9 @@ interface OpenCall {
 
 const NO_USAGE: Usage = { inputTokens: 0, outputTokens: 0 };
 const ESTIMATED_TOKEN_BYTES = 3;
+/** What is kept of a result when a turn is too large to be stored. */
+const KEPT_MAX_CHARACTERS = 1_000;
+const CUT = "… [cut off: the turn was too large to be stored]";
 const LOST = "No result: the answer ended before the provider had one.";
 
 export class Turn {
@@ -170,6 +173,15 @@ export class Turn {
         ? tell("tool_failed", { toolId: call.id, toolName: call.name, error: text }, at)
         : tell("tool_completed", { toolId: call.id, toolName: call.name, result: told ?? null }, at),
     ];
+  }
+
+  /** Cuts long results of tools: together with them the turn is too large to be stored. */
+  shorten(): void {
+    for (const message of this.messages) {
+      if (message.subtype !== "tool-result") continue;
+      const { output } = message.toolResult;
+      if ("value" in output && typeof output.value === "string" && output.value.length > KEPT_MAX_CHARACTERS) output.value = output.value.slice(0, KEPT_MAX_CHARACTERS) + CUT;
+    }
   }
 
   /** Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason. */

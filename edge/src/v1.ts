@@ -74,8 +74,10 @@ export const COMMANDS: Record<string, Command> = {
     run: async (peer, data) => {
       const imageId = optionalText(data, "imageId") || undefined;
       const agentId = optionalText(data, "agentId") || undefined;
-      if (imageId === undefined && agentId === undefined) throw invalid("Either imageId or agentId must be provided");
-      const image = await commands.interrupt(peer, imageId, agentId);
+      const sessionId = optionalText(data, "sessionId") || undefined;
+      const turnId = optionalText(data, "turnId") || undefined;
+      if (imageId === undefined && agentId === undefined && sessionId === undefined) throw invalid("Either imageId or agentId must be provided");
+      const image = await commands.interrupt(peer, { imageId, agentId, sessionId, turnId });
       return image === undefined ? { imageId } : { imageId: image.imageId, agentId: image.agentId };
     },
     refused: (data) => ({ ...named("imageId")(data), ...named("agentId")(data) }),
@@ -118,8 +120,7 @@ export const COMMANDS: Record<string, Command> = {
   },
   image_update: {
     run: async (peer, data) => {
-      const { name, description } = objectOf(data.updates, "updates");
-      return { record: recordOf(await commands.updateImage(peer, text(data, "imageId"), { name, description })) };
+      return { record: recordOf(await commands.updateImage(peer, text(data, "imageId"), data.updates === undefined ? {} : objectOf(data.updates, "updates"))) };
     },
   },
   image_list: {
@@ -148,7 +149,11 @@ export const COMMANDS: Record<string, Command> = {
   image_messages: {
     run: async (peer, data) => {
       const found = await commands.imageOf(peer, text(data, "imageId"));
-      const messages = (await commands.history(found)).filter((message) => message.subtype !== "assistant" || message.content.length > 0);
+      peer.listen(found.link, found.image.sessionId);
+      const all = await commands.history(found);
+      const parents = new Set(all.map((message) => (message.subtype === "tool-call" ? message.parentId : "")));
+      // One without words is the parent of its calls, without which a page cannot show them.
+      const messages = all.filter((message) => message.subtype !== "assistant" || message.content.length > 0 || parents.has(message.id));
       return { imageId: found.image.imageId, messages };
     },
     refused: (data) => ({ ...named("imageId")(data), messages: [] }),
@@ -178,7 +183,7 @@ function pageLimit(data: Data): number {
 
 /** Whether a type is that of an event, which only a server sends. */
 export function isEventType(type: string): boolean {
-  return type in SERVER_EVENTS || type.endsWith("_response");
+  return Object.hasOwn(SERVER_EVENTS, type) || type.endsWith("_response");
 }
 
 const SERVER_EVENTS: Partial<Record<keyof Events, true>> & Record<string, true | undefined> = Object.fromEntries(

@@ -8,7 +8,7 @@
 import { type EdgeError, invalid, shorten, tooLarge, visible } from "./errors.ts";
 import type { Batch } from "./events.ts";
 import { instanceOf } from "./ids.ts";
-import { type Data, DATA_MAX_BYTES, isObject, MESSAGE_MAX_BYTES } from "./input.ts";
+import { bytesOf, type Data, DATA_MAX_BYTES, isObject, MESSAGE_MAX_BYTES } from "./input.ts";
 import type { Peer } from "./peer.ts";
 import { EventWriter } from "./v2_events.ts";
 import { METHODS, sendMessage } from "./v2_methods.ts";
@@ -17,6 +17,7 @@ const BATCH_MAX = 64;
 const ID_MAX = 1_000;
 const SEND_MS = 25_000;
 const SENDS_MAX = 1_000;
+const PARSE_ERROR = -32700;
 const INVALID_REQUEST = -32600;
 const METHOD_NOT_FOUND = -32601;
 const INVALID_PARAMS = -32602;
@@ -58,6 +59,8 @@ export class RpcPeer {
   }
 
   refusal(error: EdgeError): string {
+    // What is no JSON, or none that could be a request.
+    if (error.code === "invalid_input") return JSON.stringify({ id: null, error: { code: PARSE_ERROR, message: error.message }, jsonrpc: "2.0" });
     return JSON.stringify({ id: null, error: problemOf(error), jsonrpc: "2.0" });
   }
 
@@ -76,7 +79,7 @@ export class RpcPeer {
       // A response to a request that was not made: two servers could answer each other for ever.
       return call.id === undefined ? this.#problem(null, INVALID_REQUEST, "A request has a method") : undefined;
     }
-    if (typeof method !== "string" || method === "") return this.#problem(id ?? null, INVALID_REQUEST, "method is a text that is not empty");
+    if (typeof method !== "string" || method === "" || method.length > ID_MAX) return this.#problem(id ?? null, INVALID_REQUEST, "method is a text that is not empty");
     if (call.id !== undefined && id === undefined) return this.#problem(null, INVALID_REQUEST, "id is a text that is not empty, or an integer below 2^53");
     const params = call.params ?? {};
     if (!isObject(params)) return this.#problem(id ?? null, INVALID_PARAMS, "params is an object");
@@ -86,7 +89,7 @@ export class RpcPeer {
   async #call(peer: Peer, id: RpcId, method: string, params: Data): Promise<void> {
     try {
       const most = method === "message.send" ? MESSAGE_MAX_BYTES : DATA_MAX_BYTES;
-      const size = JSON.stringify(params).length;
+      const size = bytesOf(JSON.stringify(params));
       if (size > most) throw tooLarge(`The params of ${shorten(method)} have ${size.toLocaleString("en-US")} bytes; at most ${most.toLocaleString("en-US")} are allowed`);
       if (method === "message.send") await this.#send(peer, id, params);
       else if (!Object.hasOwn(METHODS, method)) this.#problem(id, METHOD_NOT_FOUND, `Method not found: ${shorten(method)}`);

@@ -7,7 +7,7 @@ import { providers } from "./env.ts";
 import { EdgeError, imageNotFound, invalid, shorten } from "./errors.ts";
 import { tell } from "./events.ts";
 import { agentOf, instanceOf, isInstance } from "./ids.ts";
-import { type Data, isObject, objectOf, optionalText, text } from "./input.ts";
+import { type Data, objectOf, optionalObject, optionalText, text } from "./input.ts";
 import type { Peer } from "./peer.ts";
 import type { AcceptReply, Image, StoredTurn } from "./records.ts";
 import type { Message } from "./turn.ts";
@@ -18,7 +18,8 @@ type Method = (peer: Peer, params: Data) => Promise<unknown>;
 const HISTORY_MAX_BYTES = 4 * 1024 * 1024;
 const THINKING_TOKENS: Record<string, number> = { low: 5_000, medium: 10_000, high: 32_000 };
 /** Members of an image that belong to the client, or are kept for it as it wrote them. */
-const OWN = ["roleId", "model", "thinking", "providerOptions", "customData"] as const;
+const OWN = ["roleId", "contextId", "model", "thinking", "providerOptions", "customData"] as const;
+const EMBODIED: readonly string[] = ["model", "systemPrompt", "mcpServers"];
 const NO_FILES = "Files of agents are on servers: the edge has none";
 const NO_REGISTRY = "Providers are variables of the Worker here: set PROVIDERS and deploy it again";
 
@@ -41,18 +42,23 @@ async function addressed(peer: Peer, params: Data): Promise<string> {
 }
 
 export async function sendMessage(peer: Peer, params: Data): Promise<AcceptReply> {
-  const options = isObject(params.options) ? params.options : {};
-  if (options.model || options.providerOptions) throw invalid("The options of a message cannot choose a model at the edge: the image says which");
+  const { model, thinking, providerOptions } = optionalObject(params, "options") ?? {};
+  // As on a server `disabled` asks for nothing: clients send it with every message.
+  if (model || providerOptions || (thinking && thinking !== "disabled")) throw invalid("The options of a message cannot choose a model or how it thinks at the edge: the image says which");
   return await commands.send(peer, { imageId: await addressed(peer, params), content: params.content });
 }
 
-function configOf(params: Data): Data {
-  const { name, description, systemPrompt, model, mcpServers, thinking } = params;
+function configOf(given: Data): Data {
+  // From 2.5 to 2.8 some members stood in an object of their own.
+  const within = Object.entries(optionalObject(given, "embody") ?? {}).filter(([name, value]) => EMBODIED.includes(name) && value !== null);
+  const params: Data = { ...given, ...Object.fromEntries(within) };
+  const { mcpServers, thinking } = params;
+  const [name, description, systemPrompt, model] = ["name", "description", "systemPrompt", "model"].map((member) => optionalText(params, member));
   if (thinking !== undefined && thinking !== null && thinking !== "disabled" && !(String(thinking) in THINKING_TOKENS)) {
     throw invalid("thinking must be one of disabled, low, medium, high");
   }
   const clientData = Object.fromEntries(OWN.filter((member) => params[member] !== undefined).map((member) => [member, params[member]]));
-  return { name, description, systemPrompt, model, mcpServers, thinking: THINKING_TOKENS[String(thinking)], ...(Object.keys(clientData).length > 0 ? { clientData } : {}) };
+  return { name, description, systemPrompt, model, mcpServers, thinking: THINKING_TOKENS[String(thinking)], clear: thinking === "disabled" ? ["thinking"] : undefined, ...(Object.keys(clientData).length > 0 ? { clientData } : {}) };
 }
 
 function recordOf(image: Image): Data {
@@ -108,7 +114,7 @@ function keptOf(messages: readonly Message[], messageId: string): Message[] {
 
 async function interrupt(peer: Peer, params: Data): Promise<unknown> {
   const { image } = await commands.imageOf(peer, await addressed(peer, params));
-  const found = await commands.interrupt(peer, image.imageId, undefined);
+  const found = await commands.interrupt(peer, { imageId: image.imageId });
   return { instanceId: found?.agentId === undefined ? null : instanceOf(found.agentId) };
 }
 
@@ -134,9 +140,10 @@ const methods: Record<string, Method> = {
   },
   "image.list": async (peer) => ({ records: (await (await home(peer)).stub.images()).map(recordOf) }),
   "image.update": async (peer, params) => {
-    const imageId = await imageIdOf(peer, text(params, "imageId"));
-    const { image } = await commands.imageOf(peer, imageId);
+    const named = text(params, "imageId");
     const config = configOf(objectOf(params.updates, "updates"));
+    const imageId = await imageIdOf(peer, named);
+    const { image } = await commands.imageOf(peer, imageId);
     const clientData = { ...image.clientData, ...(config.clientData as Data | undefined) };
     return { record: recordOf(await commands.updateImage(peer, imageId, { ...config, clientData })) };
   },
@@ -188,9 +195,9 @@ const methods: Record<string, Method> = {
     throw new EdgeError("not_available", NO_FILES);
   },
   "llm.list": async (peer) => ({ records: providerRecords(peer) }),
-  "llm.get": async (peer, params) => ({ record: providerRecords(peer).find((record) => record.id === params.id) ?? null }),
+  "llm.get": async (peer, params) => ({ record: providerRecords(peer).find((record) => record.id === optionalText(params, "id")) ?? null }),
   "llm.default": async (peer, params) => {
-    if (params.id !== undefined) await refuseChange();
+    if (optionalText(params, "id") !== undefined) await refuseChange();
     return { record: providerRecords(peer).find((record) => record.isDefault) ?? null };
   },
   "llm.create": refuseChange,

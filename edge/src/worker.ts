@@ -1,9 +1,9 @@
 /** Worker — the entry: sockets of clients, a few requests over HTTP, and turns that lost their Worker. */
 
-import { authenticate, credentialOf } from "./access.ts";
+import { authenticate, credentialOf, subprotocolOf } from "./access.ts";
 import { Connection } from "./connection.ts";
 import { Container } from "./container.ts";
-import type { Env } from "./env.ts";
+import { checkVariables, type Env } from "./env.ts";
 import { EdgeError, invalid, visible } from "./errors.ts";
 import { rerun } from "./rerun.ts";
 import { ENTRIES_MAX, type Rerun } from "./records.ts";
@@ -29,6 +29,7 @@ export default {
 
 async function answer(request: Request, env: Env, context: ExecutionContext): Promise<Response> {
   const { pathname } = new URL(request.url);
+  if (pathname !== "/health") checkVariables(env);
   if (request.headers.get("upgrade")?.toLowerCase() === "websocket" && (pathname === "/ws" || pathname === "/")) {
     return await open(request, env, context);
   }
@@ -44,7 +45,9 @@ async function open(request: Request, env: Env, context: ExecutionContext): Prom
   const pair = new WebSocketPair();
   pair[1].accept();
   new Connection(env, pair[1], known, (promise) => context.waitUntil(promise)).start();
-  return new Response(null, { status: 101, webSocket: pair[0] });
+  const protocol = subprotocolOf(request);
+  // A browser that has offered one gives up if none is chosen.
+  return new Response(null, { status: 101, webSocket: pair[0], ...(protocol === undefined ? {} : { headers: { "sec-websocket-protocol": protocol } }) });
 }
 
 /** The entries of a container that are kept here, each under an id that stays the same. Who has stored them deletes them. */

@@ -4,10 +4,13 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { convertV4MiniflareOptions, Miniflare } from "miniflare";
 
-const { bundle, port, persist, vars } = JSON.parse(process.argv.at(-1));
+const { bundle, faults, port, persist, vars } = JSON.parse(process.argv.at(-1));
 
 const options = {
-  modules: [{ type: "ESModule", path: "worker.js", contents: readFileSync(bundle, "utf8") }],
+  modules: [
+    { type: "ESModule", path: "faults.js", contents: readFileSync(faults, "utf8") },
+    { type: "ESModule", path: "worker.js", contents: readFileSync(bundle, "utf8") },
+  ],
   port,
   host: "127.0.0.1",
   compatibilityDate: "2026-10-01",

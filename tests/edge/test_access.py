@@ -14,6 +14,7 @@ from tests.support.provider import ScriptedProvider
 from tests.support.wire import Browser, client
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
 
 FRAME_MAX_BYTES = 4 * 1024 * 1024
 
@@ -62,6 +63,13 @@ async def test_a_bad_key_is_refused_when_the_socket_is_opened(edge: EdgeServer) 
         async with connect(edge.url_of("no-such-key")):
             pass
     assert refused.value.response.status_code == 401
+
+
+async def test_a_browser_may_send_its_key_as_a_subprotocol_and_gets_it_back(edge: EdgeServer) -> None:
+    edge.add_key("as-protocol", tenant="browser")
+    async with connect(f"ws://127.0.0.1:{edge.port}/ws", subprotocols=[Subprotocol("avm.bearer.as-protocol")]) as socket:
+        # A browser closes the socket otherwise.
+        assert socket.subprotocol == "avm.bearer.as-protocol"
 
 
 async def test_a_browser_sends_its_key_in_a_frame_and_everything_before_it_is_refused(edge: EdgeServer) -> None:

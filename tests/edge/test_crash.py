@@ -46,20 +46,25 @@ async def test_a_turn_whose_worker_died_is_run_once_more_and_ends_once(
     assert len(provider.requests) == 2
 
 
-async def test_a_turn_that_is_cut_off_twice_ends_as_failed_and_the_next_one_runs(
+async def test_a_turn_that_is_cut_off_twice_ends_as_failed_and_the_next_one_has_two_runs_too(
     edge: EdgeServer, url: str, provider: ScriptedProvider
 ) -> None:
     provider.play(CUT_OFF)
     record = await crash_during_a_turn(edge, url)
     with anyio.fail_after(60):
         await provider.wait_request(2)
-    await anyio.to_thread.run_sync(edge.kill)
-    await anyio.to_thread.run_sync(edge.start)
+    async with client(url) as alice:
+        sent = await alice.request("message_send_request", imageId=record["imageId"], content="are you there?")
+    for requests in (3, 4):
+        await anyio.to_thread.run_sync(edge.kill)
+        await anyio.to_thread.run_sync(edge.start)
+        with anyio.fail_after(60):
+            await provider.wait_request(requests)
+        provider.play(anthropic_text("Here again"))
     async with client(url) as bob:
         end = await ends(bob, record)
         assert end["data"]["outcome"] == "failed"
-        provider.play(anthropic_text("Here again"))
-        assert (await bob.say(record["imageId"], "are you there?"))["data"]["outcome"] == "completed"
+        assert (await bob.end_of(sent["turnId"]))["data"]["outcome"] == "completed"
         messages = (await bob.request("image_messages_request", imageId=record["imageId"]))["messages"]
         numbers = seqs(bob, record["sessionId"])
     assert [message["subtype"] for message in messages] == ["user", "error", "user", "assistant"]

@@ -60,6 +60,7 @@ async def behind(
     }
     async with edge.another(folder, **variables) as other, other.provider() as provider:
         other.add_key("client", tenant=TENANT)
+        other.add_key("taker", tenant=TENANT, ledger=True)
         yield other, provider, other.url_of("client")
 
 
@@ -74,15 +75,29 @@ async def booked(edge: EdgeServer, http: httpx2.AsyncClient, count: int) -> list
             await edge.bursts(mark, "alarm")
 
 
-async def test_a_server_books_each_call_once_with_its_price_also_after_it_was_away(edge: EdgeServer, tmp_path: Path) -> None:
+async def kept(edge: EdgeServer, *, delete: str = "") -> list[Json]:
+    """The entries that the edge has kept, without one that is deleted first."""
+    headers = {"Authorization": "Bearer taker"}
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{edge.port}", headers=headers, timeout=60) as http:
+        if delete:
+            assert (await http.delete("/v1/ledger", params={"container": "c1", "id": delete})).status_code == 204
+        entries: list[Json] = (await http.get("/v1/ledger?container=c1")).json()["entries"]
+        return entries
+
+
+async def test_a_server_books_each_call_once_with_its_price_also_after_it_was_away_and_what_it_refuses_is_set_aside(
+    edge: EdgeServer, tmp_path: Path
+) -> None:
     node = Node(tmp_path / "node")
     async with node.running() as http:
         key = await node.new_key(http)
     async with behind(edge, tmp_path / "edge", node, key) as (other, provider, url), client(url) as alice:
         provider.play(anthropic_text("Hello"))
         image_id = (await alice.image("c1", model="test/claude-sonnet-4-5"))["imageId"]
-        for said in ("one", "two"):
-            await alice.say(image_id, said)
+        # No server takes an entry of a model with such a name.
+        odd = (await alice.image("c1", model="test/a model"))["imageId"]
+        for target, said in ((odd, "odd"), (image_id, "one"), (odd, "odd"), (image_id, "two")):
+            await alice.say(target, said)
         # Nobody is there: it is tried, and tried again.
         mark = len(other.log)
         await other.bursts(mark, "alarm")
@@ -97,6 +112,11 @@ async def test_a_server_books_each_call_once_with_its_price_also_after_it_was_aw
             await alice.say(image_id, "three")
             assert len(await booked(other, http, 3)) == 3
             bursts = await other.bursts(mark, "alarm")
+            refused, last = await kept(other)
+            assert refused["model"] == last["model"] == "a model"
+            assert "invalid_input" in refused["refused"]
+            assert await kept(other, delete=refused["id"]) == [last]
+            assert sum("ledger_entry_refused" in line for line in other.noise) == 2
             assert key not in "".join(other.noise)
     turn = [burst for burst in bursts if burst.what in ("accept", "fold", "alarm", "message")]
     assert len(turn) <= 3

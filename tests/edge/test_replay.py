@@ -77,7 +77,7 @@ async def test_recorded_noise_is_neither_echoed_nor_fatal(url: str, provider: Sc
 
 async def test_a_recorded_tool_turn_is_heard_again(url: str, edge: EdgeServer, provider: ScriptedProvider) -> None:
     """The recorded server had a shell; the agent here has a request that answers to the same name."""
-    spec = tool("Bash", "http", entry=f"POST http://127.0.0.1:{edge.provider_port}/bash")
+    spec = tool("Bash", "http", entry=f"POST http://127.0.0.1:{edge.provider_port}/bash", effect="read")
     edge.add_file("shell.avmimage", image_file(spec))
     records = load("04-tool-turn.jsonl")
     for record in records:

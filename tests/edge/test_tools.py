@@ -4,6 +4,7 @@ import gzip
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.answers import anthropic_text, anthropic_tools
 from tests.support.edge import WEATHER_KEY, EdgeServer
@@ -23,11 +24,11 @@ def tool(name: str, runtime: str, **more: Any) -> Json:
     return {"name": name, "description": f"The tool {name}", "inputSchema": SCHEMA, "runtime": runtime, **more}
 
 
-def image_file(*tools: Json, prompt: str = "be brief") -> bytes:
-    """The bytes that `avm image save` writes for an image with these tools."""
+def image_file(*tools: Json, prompt: str = "be brief", rendered: Rendered | None = None, **more: Any) -> bytes:
+    """The bytes that `avm image save` writes for an image with these tools, and with `more` in its definition."""
     names = tuple(str(one["name"]) for one in tools)
-    source = Definition(name="seller", system_prompt=prompt, tools=names)
-    built = Definition(name="seller", system_prompt=prompt, tools=names, rendered=Rendered(tools=tools))
+    source = Definition(name="seller", system_prompt=prompt, tools=names, **more)
+    built = msgspec.structs.replace(source, rendered=rendered or Rendered(tools=tools))
     image, _ = build(
         source,
         ImageConfig(),
@@ -40,9 +41,11 @@ def image_file(*tools: Json, prompt: str = "be brief") -> bytes:
     return write_image_file(manifest_of(image), None)
 
 
-async def calling(one: Client19, edge: EdgeServer, provider: ScriptedProvider, name: str, spec: Json, *answers: Answer) -> Json:
+async def calling(
+    one: Client19, edge: EdgeServer, provider: ScriptedProvider, name: str, spec: Json, *answers: Answer, **more: Any
+) -> Json:
     """Builds an image of a file with one tool, and sends a message that makes the model call it."""
-    edge.add_file(f"{name}.avmimage", image_file(spec))
+    edge.add_file(f"{name}.avmimage", image_file(spec, **more))
     called = anthropic_tools(("call_1", spec["name"], ['{"city":', '"Ulm"}']), text="Let me see.")
     provider.play(called, *answers, anthropic_text("Done"))
     record = await one.image("c1", definition=name)
@@ -131,6 +134,30 @@ async def test_the_user_who_goes_on_ends_what_waits(url: str, edge: EdgeServer, 
         following = await alice.request("message_send_request", imageId=sent["imageId"], content="never mind")
         first, second = await alice.end_of(sent["turnId"]), await alice.end_of(following["turnId"])
     assert (first["data"]["outcome"], second["data"]["outcome"]) == ("interrupted", "completed")
+
+
+async def test_who_stops_an_agent_ends_what_waits(url: str, edge: EdgeServer, provider: ScriptedProvider) -> None:
+    async with client(url) as alice, client(url) as bob:
+        sent = await calling(alice, edge, provider, "stopped", tool("screen", "client"))
+        await alice.wait("turn_parked")
+        assert "error" not in await bob.request("agent_interrupt_request", imageId=sent["imageId"])
+        end = await alice.end_of(sent["turnId"])
+        waits = (await bob.request("tool_waits_request", containerId="c1"))["waits"]
+        following = await alice.say(sent["imageId"], "and now?")
+    assert (end["data"]["outcome"], waits, following["data"]["outcome"]) == ("interrupted", [], "completed")
+
+
+async def test_the_file_of_a_tenant_is_for_no_other_and_goes_before_the_one_for_all(edge: EdgeServer) -> None:
+    for tenant in ("owner", "stranger"):
+        edge.add_key(f"files-of-{tenant}", tenant=tenant)
+    for name, prompt in (("owner/own", "mine"), ("owner/both", "my own"), ("both", "for all")):
+        edge.add_file(f"{name}.avmimage", image_file(prompt=prompt))
+    async with client(edge.url_of("files-of-owner")) as owner, client(edge.url_of("files-of-stranger")) as stranger:
+        assert [(await owner.image("c1", definition=name))["systemPrompt"] for name in ("own", "both")] == ["mine", "my own"]
+        assert (await stranger.image("c1", definition="both"))["systemPrompt"] == "for all"
+        for name in ("own", "owner/own"):
+            answer = await stranger.request("image_create_request", containerId="c1", config={"definition": name})
+            assert answer["errorCode"] in ("definition_not_found", "invalid_input")
 
 
 async def test_a_file_that_was_altered_is_refused(url: str, edge: EdgeServer) -> None:

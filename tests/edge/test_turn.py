@@ -9,6 +9,8 @@ from tests.support.edge import EdgeServer
 from tests.support.provider import Delay, ScriptedProvider, Stall, Wait
 from tests.support.wire import Client19, client, seqs
 
+from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS
+
 WAITED_SECONDS = 0.4
 
 
@@ -52,7 +54,10 @@ async def test_a_turn_of_100_deltas_is_two_requests_and_four_rows_however_long_t
     provider.play(stream([message_start(), Delay(WAITED_SECONDS), *pieces, *message_end()]))
     async with client(url) as alice:
         image_id = (await alice.image("c1"))["imageId"]
+        mark = len(edge.log)
         await alice.say(image_id, "first, which starts the agent")
+        # A client hears the end of a turn before the object has logged that it kept it.
+        await edge.bursts(mark, "fold")
         mark = len(edge.log)
         await alice.say(image_id, "count")
         accepted, folded = await edge.bursts(mark, "fold")
@@ -206,3 +211,23 @@ async def test_no_object_is_awake_while_a_model_is_waited_for(edge: EdgeServer, 
         woken = [burst for burst in patient.log[mark:] if burst.what == "woke" and accepted.at < burst.at <= folded.at]
     assert folded.at - accepted.at >= 13_000
     assert woken
+
+
+async def test_a_socket_hears_as_many_sessions_as_at_a_server_and_no_more(url: str, provider: ScriptedProvider) -> None:
+    provider.play(anthropic_text("Hello"))
+    async with client(url) as alice, client(url) as bob:
+        record = await alice.image("c1")
+        place = record["sessionId"][len("sess_") :][:16]
+        for start in range(0, MAX_SUBSCRIPTIONS, 1_000):
+            for number in range(start, start + 1_000):
+                await bob.socket.send(f'{{"type":"subscribe","sessionId":"sess_{place}{number}"}}')
+            await bob.settle()
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"]})
+        await bob.settle()
+        await alice.say(record["imageId"], "unheard")
+        await bob.send({"type": "unsubscribe", "sessionId": f"sess_{place}0"})
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"]})
+        await bob.settle()
+        heard = await alice.say(record["imageId"], "heard")
+        await bob.end_of(heard["data"]["turnId"])
+    assert [event["data"]["content"] for event in bob.events if event["type"] == "user_message"] == ["heard"]

@@ -1,9 +1,12 @@
 /** SSE — reads a stream of server-sent events under a deadline for each piece, and makes errors of what goes wrong. */
 
+import { readText } from "../bounded.ts";
 import { ProviderError } from "../errors.ts";
 
-const LINE_MAX_CHARACTERS = 4 * 1024 * 1024;
+/** Of a line, and of the lines of one event. */
+const EVENT_MAX_CHARACTERS = 4 * 1024 * 1024;
 const ERROR_TEXT_MAX = 500;
+const ERROR_MAX_BYTES = 64 * 1024;
 /** What the runtime says of a body that is not what its content-encoding says. */
 const UNREADABLE = /gzip|deflate|brotli|compress/i;
 const TOKENS_MAX = 10 ** 12;
@@ -26,7 +29,7 @@ export async function* events(call: Call): AsyncGenerator<string> {
   if (call.signal.aborted) give();
   try {
     const response = await within(call, stop, send(call, stop.signal));
-    if (!response.ok) throw refusal(response.status, await within(call, stop, response.text()));
+    if (!response.ok) throw refusal(response.status, (await within(call, stop, readText(response, ERROR_MAX_BYTES))).text);
     if (response.body === null) throw new ProviderError("provider_protocol_error", "The provider answered with nothing", true);
     yield* dataOf(call, stop, response.body.getReader());
   } finally {
@@ -44,19 +47,24 @@ async function* dataOf(call: Call, stop: AbortController, reader: ReadableStream
   const decoder = new TextDecoder();
   let rest = "";
   let data: string[] = [];
+  let size = 0;
   for (;;) {
     const { done, value } = await within(call, stop, reader.read());
     rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
     const lines = rest.split(/\r\n|\n|\r/);
     rest = lines.pop() ?? "";
-    if (rest.length > LINE_MAX_CHARACTERS) throw new ProviderError("provider_protocol_error", "The provider sent a line that does not end", true);
     for (const line of lines) {
-      if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
-      else if (line === "" && data.length > 0) {
+      if (line.startsWith("data:")) {
+        data.push(line.slice(line[5] === " " ? 6 : 5));
+        // Empty lines of data take room, too.
+        size += line.length;
+      } else if (line === "" && data.length > 0) {
         yield data.join("\n");
         data = [];
+        size = 0;
       }
     }
+    if (rest.length + size > EVENT_MAX_CHARACTERS) throw new ProviderError("provider_protocol_error", "The provider sent an event that does not end", true);
     if (done) return;
   }
 }
