@@ -2,7 +2,7 @@
 with Node out of a Python wheel.
 
     python console/build.py               # what `make serve` and the wheel need
-    python console/build.py --checkers    # installs what checks and tests need, too
+    python console/build.py --checkers    # installs what checks and tests need, too; later builds keep it
     python console/build.py --check       # checks types and style, and runs the unit tests; builds nothing
 
 Nothing of it is needed at run time. No script of an npm package runs.
@@ -16,6 +16,8 @@ from pathlib import Path
 
 CONSOLE = Path(__file__).parent
 BUILT = CONSOLE.parent / "src" / "agentvm" / "server" / "_console"
+CHECKER = "axe-core"
+"""One of the checkers: they are installed together."""
 TIMEOUT_SECONDS = 300
 
 
@@ -35,8 +37,13 @@ def run(*arguments: str, cwd: Path = CONSOLE) -> None:
 
 def install(*, with_checkers: bool) -> None:
     npm = str(node_home() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
-    omitted = () if with_checkers else ("--omit=dev",)
+    omitted = omitted_packages(CONSOLE / "node_modules", with_checkers=with_checkers)
     run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", *omitted)
+
+
+def omitted_packages(installed: Path, *, with_checkers: bool) -> tuple[str, ...]:
+    """Returns the option of npm that leaves out the checkers. Those in the folder stay: tests skip what needs a missing one."""
+    return () if with_checkers or (installed / CHECKER).is_dir() else ("--omit=dev",)
 
 
 def build() -> None:

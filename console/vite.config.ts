@@ -1,20 +1,37 @@
+import { readdirSync, readFileSync } from "node:fs";
 import { defineConfig } from "vite";
 
 // The server's own process serves the result, so that there is one origin and nothing to allow.
 const SERVER = process.env.AVM_URL ?? "http://127.0.0.1:8080";
 
+const PACKAGE = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
+
+/** What the licenses of the packages in the build ask for: their names and texts beside it. */
+function licensesOf(modules: readonly string[]): string {
+  const folders = new Set(modules.map((id) => PACKAGE.exec(id)?.[0]).filter((folder) => folder !== undefined));
+  return [...folders].toSorted().map(licenseOf).join("\n\n");
+}
+
+function licenseOf(folder: string): string {
+  const { name, version, license } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8")) as Record<string, string>;
+  const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one));
+  if (file === undefined) throw new Error(`${name} has no license file`);
+  return `${name} ${version} (${license})\n\n${readFileSync(`${folder}/${file}`, "utf8").trim()}\n`;
+}
+
 export default defineConfig({
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   plugins: [
     {
-      name: "styles-first",
-      // The frame is painted when its styles are there, and does not wait for the script.
-      transformIndexHtml: {
-        order: "post",
-        handler: (html) => {
-          const script = /\s*<script type="module"[^>]*><\/script>/.exec(html)?.[0] ?? "";
-          return html.replace(script, "").replace(/(<link rel="stylesheet"[^>]*>)/, (link) => link + script);
-        },
+      name: "frame-first",
+      // A stylesheet in the head holds back the first paint. It is fetched at once, and the script turns it into one.
+      transformIndexHtml: { order: "post", handler: (html) => html.replace('<link rel="stylesheet"', '<link rel="preload" as="style"') },
+    },
+    {
+      name: "licenses",
+      generateBundle(_options, bundle) {
+        const modules = Object.values(bundle).flatMap((chunk) => (chunk.type === "chunk" ? chunk.moduleIds : []));
+        this.emitFile({ type: "asset", fileName: "licenses.txt", source: licensesOf(modules) });
       },
     },
   ],

@@ -3,30 +3,30 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { LocationProvider } from "preact-iso/router";
 import { connect, disconnect } from "./link/socket.ts";
 import { hasExpired, identify, identifyOffline, identity, watchTabs } from "./link/who.ts";
-import { startWorker, watchVersion } from "./link/worker.ts";
+import { startWorker } from "./link/worker.ts";
 import Login from "./pages/login.tsx";
 import { Shell } from "./shell.tsx";
 import { loadPreferences } from "./state/preferences.ts";
 import "./style/index.css";
 import { startTheme } from "./theme.ts";
+import { latePage } from "./ui/late.tsx";
 import { startLanguage } from "./words/index.ts";
 
 const RETRY_MS = 2_000;
 const ACCEPT = "/invitations/accept";
 
 /** Pages for people who need not be signed in, outside the frame. */
-const Accept = lazy(() => import("./pages/people/accept.tsx"));
-const Diagnose = lazy(() => import("./pages/people/diagnose.tsx"));
+const Accept = latePage(() => import("./pages/people/accept.tsx"));
+const Diagnose = latePage(() => import("./pages/people/diagnose.tsx"));
 
 function App() {
-  if (location.pathname === ACCEPT) return <ErrorBoundary><Accept /></ErrorBoundary>;
+  if (location.pathname === ACCEPT) return <Accept />;
   if (identity.value === undefined) return null;
   if (identity.value === null && location.pathname === "/diagnose") {
-    return <LocationProvider><ErrorBoundary><Diagnose /></ErrorBoundary></LocationProvider>;
+    return <LocationProvider><Diagnose /></LocationProvider>;
   }
   if (identity.value === null) return <Login />;
   return (
@@ -66,17 +66,29 @@ async function findIdentity(): Promise<void> {
   }
 }
 
+/** Applies the styles, which the document only fetches, so that its frame is painted before they have come. */
+async function applyStyles(): Promise<void> {
+  const link = document.querySelector<HTMLLinkElement>('link[rel="preload"][as="style"]');
+  if (link === null) return;
+  const ended = new Promise((resolve) => (link.onload = link.onerror = resolve));
+  link.rel = "stylesheet";
+  await ended;
+}
+
 async function start(): Promise<void> {
+  const styled = applyStyles();
   if (sessionStorage.getItem("avm.count") !== null) await import("./count.ts");
   startTheme();
   watchTabs();
-  watchVersion();
   startWorker();
   const identified = findIdentity();
-  await startLanguage();
+  await Promise.all([styled, startLanguage().catch(() => undefined)]);
   // Until then the frame of the document stands.
   if (location.pathname !== ACCEPT) await identified;
-  render(<App />, document.getElementById("app") as HTMLElement);
+  const app = document.getElementById("app") as HTMLElement;
+  // Preact keeps what it finds there and cannot use.
+  app.replaceChildren();
+  render(<App />, app);
   await identified;
   effect(() => (identity.value === null || hasExpired.value ? disconnect() : connect()));
   effect(() => void (identity.value && loadPreferences().catch(() => undefined)));

@@ -1,7 +1,6 @@
 /** The pages of the console in one table: address, permission, place in the navigation, and the chunk that draws each. */
 
 import type { FunctionComponent } from "preact";
-import lazy from "preact-iso/lazy";
 import { identity } from "./link/who.ts";
 import { activityRoutes } from "./routes/activity.ts";
 import { buildRoutes } from "./routes/build.ts";
@@ -33,17 +32,14 @@ export interface Route {
   load: () => Promise<{ default: FunctionComponent<PageProps> }>;
 }
 
-export type Area = "agents" | "resources" | "activity" | "usage" | "people" | "settings" | "me";
+export type Area = "home" | "agents" | "resources" | "activity" | "usage" | "people" | "settings" | "me";
 
 export interface FoundPage {
   route: Route;
   params: Record<string, string>;
-  page: FunctionComponent<PageProps>;
 }
 
 export const routes: readonly Route[] = [...buildRoutes, ...activityRoutes, ...peopleRoutes];
-
-const pages = new Map(routes.map((route) => [route, lazy(route.load)]));
 
 /** The page of an address. Words win over parameters. */
 export function findPage(path: string): FoundPage | undefined {
@@ -51,7 +47,7 @@ export function findPage(path: string): FoundPage | undefined {
   const fitting = routes.filter((route) => paramsOf(route, parts) !== undefined);
   const route = fitting.toSorted((a, b) => a.path.split(":").length - b.path.split(":").length)[0];
   if (route === undefined) return undefined;
-  return { route, params: paramsOf(route, parts)!, page: pages.get(route)! };
+  return { route, params: paramsOf(route, parts)! };
 }
 
 function paramsOf(route: Route, parts: readonly string[]): Record<string, string> | undefined {
@@ -59,10 +55,19 @@ function paramsOf(route: Route, parts: readonly string[]): Record<string, string
   if (pattern.length !== parts.length) return undefined;
   const params: Record<string, string> = {};
   for (const [index, word] of pattern.entries()) {
-    if (word.startsWith(":")) params[word.slice(1)] = decodeURIComponent(parts[index]!);
+    if (word.startsWith(":")) params[word.slice(1)] = decoded(parts[index]!);
     else if (word !== parts[index]) return undefined;
   }
   return params;
+}
+
+/** A part of an address. One that somebody has cut within a letter stays as it is. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 export function may(permission: string): boolean {

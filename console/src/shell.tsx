@@ -1,14 +1,14 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import { useLocation } from "preact-iso/router";
 import { linkState } from "./link/socket.ts";
 import { hasExpired, identity, signOut } from "./link/who.ts";
 import { Chat } from "./pages/chat.tsx";
 import { Forbidden, NotThere } from "./pages/not_there.tsx";
+import Palette from "./pages/palette.tsx";
 import { SessionList } from "./pages/session_list.tsx";
-import { findPage, isOpenTo, mayOpen, navigation } from "./routes.ts";
+import { findPage, isOpenTo, mayOpen, navigation, routes } from "./routes.ts";
 import { withQuery } from "./state/data.ts";
 import { watchDrafts } from "./state/drafts.ts";
 import { chooseLanguage, chooseTheme } from "./state/preferences.ts";
@@ -16,16 +16,17 @@ import { neighbour, watchSessions } from "./state/sessions.ts";
 import { Icon } from "./ui/icons.tsx";
 import { IconButton } from "./ui/button.tsx";
 import { areaReader, commandOf, singleKeys } from "./ui/keys.ts";
+import { latePage, latePart } from "./ui/late.tsx";
 import { attempt, Toast } from "./ui/toast.tsx";
 import { language, words } from "./words/index.ts";
 
-const Devices = lazy(() => import("./pages/devices.tsx"));
-const TurnPanel = lazy(() => import("./pages/turn_panel.tsx"));
-const Search = lazy(() => import("./pages/search.tsx"));
-const Archive = lazy(() => import("./pages/archive.tsx"));
-const Palette = lazy(() => import("./pages/palette.tsx"));
-const KeyList = lazy(() => import("./pages/key_list.tsx"));
-const AreaSheet = lazy(() => import("./pages/area_sheet.tsx"));
+const Devices = latePart(() => import("./pages/devices.tsx"));
+const TurnPanel = latePart(() => import("./pages/turn_panel.tsx"));
+const Search = latePage(() => import("./pages/search.tsx"));
+const Archive = latePage(() => import("./pages/archive.tsx"));
+const KeyList = latePart(() => import("./pages/key_list.tsx"));
+const AreaSheet = latePart(() => import("./pages/area_sheet.tsx"));
+const pages = new Map(routes.map((route) => [route, latePage(route.load)]));
 
 /** Controls in which a letter is a letter. */
 const WRITTEN_IN = "input, textarea, select";
@@ -74,30 +75,22 @@ export function Shell(): JSX.Element {
       {place !== "area" && <SessionList open={sessionId} onNew={() => route("/")} />}
       <div class="page-holder" id="page" tabIndex={-1}>
         {linkState.value === "waiting" && <p class="banner" role="status">{words.value.offline}</p>}
-        <ErrorBoundary>
-          {path === "/search" ? (
-            <Search query={query} go={route} />
-          ) : path === "/archive" ? (
-            <Archive />
-          ) : isChat ? (
-            <Chat sessionId={sessionId} named={named} go={route} />
-          ) : (
-            <AreaPage path={path} query={query} go={route} />
-          )}
-        </ErrorBoundary>
-      </div>
-      {turnId !== undefined && (
-        <ErrorBoundary>
-          <TurnPanel key={turnId} turnId={turnId} onClose={() => route(`/c/${sessionId}`)} />
-        </ErrorBoundary>
-      )}
-      <ErrorBoundary>
-        {overlay.value === "palette" && (
-          <Palette go={route} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "palette" ? undefined : overlay.value)} />
+        {path === "/search" ? (
+          <Search query={query} go={route} />
+        ) : path === "/archive" ? (
+          <Archive />
+        ) : isChat ? (
+          <Chat sessionId={sessionId} named={named} go={route} />
+        ) : (
+          <AreaPage path={path} query={query} go={route} />
         )}
-        {overlay.value === "areas" && <AreaSheet path={path} tenant={query["tenant"]} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "areas" ? undefined : overlay.value)} />}
-        {overlay.value === "keys" && <KeyList onClose={() => (overlay.value = undefined)} />}
-      </ErrorBoundary>
+      </div>
+      {turnId !== undefined && <TurnPanel key={turnId} turnId={turnId} onClose={() => route(`/c/${sessionId}`)} />}
+      {overlay.value === "palette" && (
+        <Palette go={route} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "palette" ? undefined : overlay.value)} />
+      )}
+      {overlay.value === "areas" && <AreaSheet path={path} tenant={query["tenant"]} onKeys={() => (overlay.value = "keys")} onClose={() => (overlay.value = overlay.value === "areas" ? undefined : overlay.value)} />}
+      {overlay.value === "keys" && <KeyList onClose={() => (overlay.value = undefined)} />}
       <Toast />
     </div>
   );
@@ -107,8 +100,9 @@ export function Shell(): JSX.Element {
 function AreaPage({ path, query, go }: { path: string; query: Record<string, string>; go: (path: string, replace?: boolean) => void }): JSX.Element {
   const found = findPage(path);
   if (found === undefined) return <NotThere />;
-  const { route, params, page: Drawn } = found;
+  const { route, params } = found;
   if (!mayOpen(route)) return <Forbidden title={words.value.pages[route.name]} needs={route.needs ?? []} />;
+  const Drawn = pages.get(route)!;
   return <Drawn key={route.path} params={params} query={query} go={go} />;
 }
 
@@ -140,7 +134,7 @@ function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
   return (
     <nav class="rail" aria-label="AgentVM">
       <a href="/" class="logo" aria-label="AgentVM"><img src="/icon.svg" alt="" width="26" height="26" /></a>
-      <a href="/" class="btn-icon" aria-label={words.value.chat} title={words.value.chat} aria-current={isAt(path === "/" || path.startsWith("/c/"))}>
+      <a href="/" class="btn-icon" data-short={words.value.chatShort} aria-label={words.value.chat} title={words.value.chat} aria-current={isAt(path === "/" || path.startsWith("/c/") || here === "home")}>
         <Icon name="chat" />
       </a>
       <a href="/search" class="btn-icon" data-short={words.value.searchShort} aria-label={words.value.search} title={words.value.search} aria-current={isAt(path === "/search")}>
@@ -159,7 +153,7 @@ function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
         </a>
       ))}
       <IconButton icon="command" label={words.value.commands} onClick={onCommands} />
-      <button type="button" class="btn-icon only-narrow" aria-label={words.value.areas} title={words.value.areas} aria-current={isAt(here !== undefined)} onClick={onAreas}>
+      <button type="button" class="btn-icon only-narrow" aria-label={words.value.areas} title={words.value.areas} aria-current={isAt(here !== undefined && here !== "home")} onClick={onAreas}>
         <Icon name="more" />
       </button>
       <span class="rail-space" />
@@ -173,11 +167,7 @@ function Rail({ path, tenant, onCommands, onAreas }: RailProps): JSX.Element {
           <span class="only-wide"><IconButton icon="out" label={words.value.signOut} onClick={() => attempt(signOut())} /></span>
         </>
       )}
-      {isListing && (
-        <ErrorBoundary>
-          <Devices onClose={() => list(false)} />
-        </ErrorBoundary>
-      )}
+      {isListing && <Devices onClose={() => list(false)} />}
     </nav>
   );
 }

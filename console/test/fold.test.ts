@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EventFrame, StoredMessage } from "../src/link/frames.ts";
-import { type Conversation, edited, EMPTY, fold, fromMessages, itemOf, lastQuestion, rowsOf, withDraft, withRewinds } from "../src/state/fold.ts";
+import { type Conversation, edited, EMPTY, fold, fromMessages, itemOf, lastQuestion, rowsOf, withDraft, withOlder, withRewinds } from "../src/state/fold.ts";
 
 const context = { sessionId: "s", turnId: "t1" };
 let cursor = 0;
@@ -41,6 +41,12 @@ test("events and the stored messages give the same conversation", () => {
   assert.deepEqual(play(TURN).items, fromMessages([user, call, result, answer]).items);
 });
 
+test("a handoff says who answers from there on", () => {
+  const over = { ...result, toolResult: { ...result.toolResult!, agent: "resource://agents/billing@1.0.0" } };
+  const [, tool] = fromMessages([user, call, over]).items;
+  assert.equal(tool?.kind === "tool" && tool.handedTo, "resource://agents/billing@1.0.0");
+});
+
 test("any beginning that is read from the store and continued by events equals the whole", () => {
   const whole = play(TURN).items;
   const stored = [user, call, result, answer];
@@ -53,8 +59,20 @@ test("an answer stands before the calls that it asks for, in whichever order the
   const asked = { ...call, parentId: "m5" };
   const asking: StoredMessage = { ...answer, id: "m5" };
   const ids = (messages: StoredMessage[]) => fromMessages(messages).items.map((item) => item.id);
-  assert.deepEqual(ids([user, asked, asking, result]), ["m1", "m5", "c1"]);
-  assert.deepEqual(ids([user, asking, asked, result]), ["m1", "m5", "c1"]);
+  assert.deepEqual(ids([user, asked, asking, result]), ["m1", "m5", "m2"]);
+  assert.deepEqual(ids([user, asking, asked, result]), ["m1", "m5", "m2"]);
+});
+
+test("a call that another turn has named alike is a call of its own, with its wait and its result", () => {
+  const again = { ...call, id: "m6", turnId: "t2" };
+  const asked = { waitId: "w2", toolId: "c1", kind: "approval", fingerprint: "f2", decisions: ["approve"], why: "" };
+  const inTurn = (type: string, data: unknown): EventFrame => ({ ...event(type, data), context: { sessionId: "s", turnId: "t2" } });
+  const calls = (now: Conversation) => now.items.flatMap((item) => (item.kind === "tool" ? [item.state] : []));
+  const now = play([inTurn("tool_call_message", again), inTurn("tool_waiting", asked)], play(TURN));
+  assert.deepEqual(calls(now), ["done", "waiting"]);
+  const done = play([inTurn("tool_answered", { toolId: "c1" }), inTurn("tool_result_message", { ...result, id: "m7", turnId: "t2" })], now);
+  assert.deepEqual(calls(done), ["done", "done"]);
+  assert.deepEqual(calls(fromMessages([user, call, result, answer, again])), ["done", "running"]);
 });
 
 test("a call of a sub-agent is shown with its session as long as it waits", () => {
@@ -114,7 +132,7 @@ test("a rewind stands between what came before and after it, read or heard", () 
 
 test("a message of a call is shown by the call", () => {
   const now = play(TURN);
-  assert.equal(itemOf(now, "m3")?.id, "c1");
+  assert.equal(itemOf(now, "m3")?.id, "m2");
   assert.equal(itemOf(now, "m4")?.id, "m4");
   assert.equal(itemOf(now, "m8"), undefined);
 });
@@ -127,4 +145,25 @@ test("the question to edit is the last one that the server has, and its files st
   assert.ok(question?.kind === "user");
   assert.deepEqual(edited(question, "Ho"), [file, { type: "text", text: "Ho" }]);
   assert.equal(edited({ ...question, files: [] }, "Ho"), "Ho");
+});
+
+test("a message that waits for the end of a turn stands after the answer of the turn, live and stored", () => {
+  const about = (turnId: string) => ({ sessionId: "s", turnId });
+  const answer = (id: string, turnId: string): StoredMessage => ({ subtype: "assistant", id, timestamp: 3, turnId, content: id });
+  const question = (id: string, turnId: string): StoredMessage => ({ subtype: "user", id, timestamp: 2, turnId, content: id });
+  const said = [question("q1", "t1"), question("q2", "t2"), answer("a1", "t1"), answer("a1 again", "t1"), answer("a2", "t2")];
+  const ids = (now: Conversation) => now.items.map(({ id }) => id);
+  const order = ["q1", "a1", "a1 again", "q2", "a2"];
+  assert.deepEqual(ids(fromMessages(said)), order);
+  assert.deepEqual(ids(withOlder(fromMessages(said.slice(2)), said.slice(0, 2))), order);
+  const events = [
+    { ...event("user_message", said[0]), context: about("t1") },
+    { ...event("message_start", { messageId: "a1" }), context: about("t1") },
+    { ...event("user_message", said[1]), context: about("t2") },
+    { ...event("assistant_message", said[2]), context: about("t1") },
+    { ...event("message_start", { messageId: "a1 again" }), context: about("t1") },
+    { ...event("assistant_message", said[3]), context: about("t1") },
+    { ...event("assistant_message", said[4]), context: about("t2") },
+  ];
+  assert.deepEqual(ids(play(events, EMPTY)), order);
 });

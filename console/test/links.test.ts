@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { safeLink } from "../src/markdown/links.ts";
 import { backoffMs, Cursors } from "../../clients/typescript/src/cursors.ts";
-import { duration, money } from "../src/words/format.ts";
+import { duration, money, wordCount } from "../src/words/format.ts";
 
 test("only addresses of the web and of mail are followed", () => {
   for (const href of ["https://a.org/x", "http://a.org", "mailto:a@b.org"]) assert.ok(safeLink(href), href);
@@ -51,4 +51,13 @@ test("money shows what it is, however little", () => {
   assert.equal(money(-2_500_000_000), "−$2.50");
   assert.equal(duration(842), "842 ms");
   assert.equal(duration(61_000), "1 min 1 s");
+  assert.equal(duration(59_960), "1 min 0 s");
+  assert.equal(duration(119_700), "2 min 0 s");
+});
+
+test("the words of an answer are counted, and the characters of one that is written without spaces", () => {
+  assert.equal(wordCount("Don't **stop**, piece-2!"), 3);
+  assert.equal(wordCount("每个游标只出现一次。"), 9);
+  assert.equal(wordCount("用 AgentVM 2 次"), 4);
+  assert.equal(wordCount(" — "), 0);
 });

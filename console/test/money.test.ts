@@ -13,6 +13,7 @@ test("counts and distances are short in both languages", () => {
   assert.deepEqual([short(22_100_000, "en"), short(22_100_000, "zh")], ["22.1M", "2210万"]);
   assert.equal(distance(0, "en", 120_000), "2 min. ago");
   assert.equal(distance(6 * 3_600_000, "zh", 0), "6小时后");
+  assert.deepEqual([distance(0, "en", 20_000), distance(0, "zh", 20_000), distance(20_000, "zh", 0)], ["now", "现在", "20秒后"]);
 });
 
 test("small series are one", () => {

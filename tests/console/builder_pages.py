@@ -21,7 +21,8 @@ ADDER = {
 
 
 async def send(page: Page, filled: Filled, method: str, path: str, body: object = None) -> Any:
-    reply = await page.request.fetch(f"{filled.server.url}/v1{path}", method=method, data=body)
+    # The server ends connections that are silent, maybe while one of them is used again.
+    reply = await page.request.fetch(f"{filled.server.url}/v1{path}", method=method, data=body, max_retries=3)
     return await reply.json() if (await reply.body()) else None
 
 
@@ -213,6 +214,14 @@ async def portable(page: Page, filled: Filled) -> None:
     await expect(page.get_by_role("link", name="Sales <b>", exact=True)).to_be_visible()
 
 
+async def run_once(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/agents/run?agent=default")
+    # By structure, not by words: the page is in whichever language the page before was left in.
+    await page.locator("form textarea").first.fill(HOSTILE)
+    await page.locator("form button[type=submit]").click()
+    await expect(page.locator("pre.paper")).to_be_visible()
+
+
 BUILDER_PAGES: tuple[Visit, ...] = (
     agents,
     new_agent,
@@ -233,4 +242,5 @@ BUILDER_PAGES: tuple[Visit, ...] = (
     skills,
     skill,
     portable,
+    run_once,
 )

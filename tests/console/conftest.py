@@ -2,11 +2,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from playwright.async_api import Browser, Page, ViewportSize, expect
+from tests.provision.chromium import Chromium
+from tests.support.browsers import Launch, browser_launcher
 
 from agentvm.server.console import DIRECTORY
 
 DEADLINE_MS = 60_000
 DESK, PHONE = ViewportSize(width=1180, height=760), ViewportSize(width=360, height=640)
+LARGE_PHONE = ViewportSize(width=390, height=844)
 MAGNIFIED = ViewportSize(width=320, height=256)
 """A window of 1280 by 1024 at 400 %."""
 
@@ -16,6 +19,13 @@ UNFETCHED = "Failed to fetch dynamically imported module"
 expect.set_options(timeout=DEADLINE_MS)
 
 Open = Callable[..., Awaitable[Page]]
+
+
+@pytest.fixture(scope="package")
+async def launcher(chromium: Chromium) -> AsyncIterator[Launch]:
+    """One browser for all modules of this package: most of them have a test or two."""
+    async with browser_launcher(chromium) as launch:
+        yield launch
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ class Cable:
     """The connection of the pages of a context: unplugged, no socket opens. Chromium's own offline mode lets some through."""
 
     def __init__(self) -> None:
-        self.received: list[str] = []
         self._is_plugged = True
         self._page: Page | None = None
         self._sockets: list[tuple[WebSocketRoute, WebSocketRoute]] = []
@@ -35,12 +34,8 @@ class Cable:
             await page.close(code=GOING_AWAY.code)
             return
         server = page.connect_to_server()
-        server.on_message(lambda frame: self._pass(page, frame))
+        server.on_message(page.send)
         self._sockets.append((page, server))
-
-    def _pass(self, page: WebSocketRoute, frame: str | bytes) -> None:
-        self.received.append(str(frame))
-        page.send(frame)
 
     async def unplug(self) -> None:
         self._is_plugged = False

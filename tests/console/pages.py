@@ -39,6 +39,8 @@ ANSWER_ZH = (
     "会话的**每个事件**都有连续的 `游标`，所以断线之后不会丢失：\n\n1. 服务器继续写完回答。\n2. 浏览器只要求游标之后的事件。"
 )
 
+QUESTION = {"question": "Which of the orders do you mean?", "options": ["order 7", "order 8"], "other": True}
+
 
 @tool(effect="destructive", world="closed")
 async def delete_order(order: int) -> str:
@@ -48,25 +50,29 @@ async def delete_order(order: int) -> str:
 
 def script(prompt: Prompt) -> Iterable[ScriptStep]:
     text = last_user_text(prompt)
-    if text.startswith("Delete") and isinstance(prompt.conversation[-1], UserEntry):
-        return tool_calls(("call_1", "delete_order", {"order": 7}))
+    if isinstance(prompt.conversation[-1], UserEntry):
+        if text.startswith("Delete"):
+            return tool_calls(("call_1", "delete_order", {"order": 7}))
+        if text.startswith("Ask"):
+            return tool_calls(("call_1", "ask_user", QUESTION))
     return reply(ANSWER if text == ENGLISH else ANSWER_ZH if text == CHINESE else f"You said: {text}")
 
 
 @dataclass(frozen=True)
 class Filled:
-    """The server, and the addresses of three conversations of it."""
+    """The server, and the addresses of four conversations of it."""
 
     server: RunningServer
     long: str
     chinese: str
     waiting: str
+    asking: str
 
 
 @asynccontextmanager
 async def filled_server() -> AsyncIterator[Filled]:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
-    clerk = Definition(name="clerk", description="Looks after orders.", tools=("delete_order",))
+    clerk = Definition(name="clerk", description="Looks after orders.", tools=("delete_order", "ask_user"))
     drivers = {"scripted": ScriptedDriver(script)}
     async with start_server(config, definitions=[clerk], drivers=drivers, tools=[delete_order]) as server:
         agentx = server.agentx
@@ -77,6 +83,7 @@ async def filled_server() -> AsyncIterator[Filled]:
             ("assistant", (ENGLISH, "A second question", "And a third one")),
             ("assistant-zh", (CHINESE,)),
             ("clerk", ("Show the orders",)),
+            ("clerk", ()),
         ):
             image = await agentx.images.create(ImageConfig(definition=definition))
             agent = await agentx.images.run(image.image_id)
@@ -103,7 +110,8 @@ async def chinese_chat(page: Page, filled: Filled) -> None:
 
 async def editing(page: Page, filled: Filled) -> None:
     await chat(page, filled)
-    await page.keyboard.press("ArrowUp")
+    # A touch screen gives the field no focus.
+    await page.locator(".composer textarea").press("ArrowUp")
     await expect(page.locator(".editor")).to_be_visible()
 
 
@@ -120,6 +128,15 @@ async def approval(page: Page, filled: Filled) -> None:
         await page.locator(".composer textarea").fill("Delete order 7")
         await page.locator(".composer .btn-ink").click()
     await expect(page.locator(".decision")).to_be_visible()
+
+
+async def question(page: Page, filled: Filled) -> None:
+    await page.goto(filled.asking)
+    await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
+    if await page.locator(".questions").count() == 0:
+        await page.locator(".composer textarea").fill("Ask me")
+        await page.locator(".composer .btn-ink").click()
+    await expect(page.locator(".questions")).to_be_visible()
 
 
 async def taken_back(page: Page, filled: Filled) -> None:
@@ -250,6 +267,19 @@ async def login(page: Page, filled: Filled) -> None:
     await expect(page.locator(".login")).to_be_visible()
 
 
+async def nowhere(page: Page, filled: Filled) -> None:
+    await page.goto(f"{filled.server.url}/nowhere")
+    await expect(page.locator(".nothing")).to_be_visible()
+
+
+async def missing(page: Page, filled: Filled) -> None:
+    """A page whose code cannot be loaded."""
+    await page.route("**/health", lambda route: route.abort())
+    await page.route("**/assets/archive-*.js", lambda route: route.abort())
+    await page.goto(f"{filled.server.url}/archive")
+    await expect(page.locator("main [role=alert]")).to_be_visible()
+
+
 async def offline(page: Page, filled: Filled) -> None:
     await chat(page, filled)
     cable = Cable()
@@ -270,6 +300,7 @@ PAGES: tuple[Visit, ...] = (
     editing,
     menu,
     approval,
+    question,
     taken_back,
     branches,
     attached,
@@ -282,5 +313,7 @@ PAGES: tuple[Visit, ...] = (
     palette,
     keys,
     login,
+    nowhere,
+    missing,
     offline,
 )

@@ -1,6 +1,8 @@
 """Screenshots — every page of the console in both themes, both languages and three widths, for a person to look at.
 
-python -m tests.console.screenshots DIRECTORY
+python -m tests.console.screenshots DIRECTORY [--sheets]
+
+With `--sheets` the pictures also stand side by side on sheets, DIRECTORY/sheets, which are quicker to look through.
 """
 
 import argparse
@@ -11,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-from playwright.async_api import BrowserContext, Page, ViewportSize, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, ViewportSize, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 from tests.console.builder_pages import BUILDER_PAGES
 from tests.console.conftest import DEADLINE_MS
@@ -23,6 +25,10 @@ from tests.console.test_access import looks
 from tests.provision.chromium import FLAGS, chromium
 
 WIDTHS = (ViewportSize(width=360, height=640), ViewportSize(width=820, height=1100), ViewportSize(width=1440, height=900))
+
+COLUMNS = {360: (4, 360), 820: (4, 390), 1440: (2, 780)}
+"""Of a sheet: how many, and how wide each picture is drawn."""
+ROWS = 2
 
 Show = Callable[[Page], Awaitable[None]]
 
@@ -73,7 +79,30 @@ def shows(filled: Filled, people: PeopleServer) -> Iterator[tuple[str, Show]]:
     yield "invitation", partial(show_invitation, people=people)
 
 
-async def run(directory: Path, chosen: str) -> None:
+async def write_sheets(browser: Browser, directory: Path) -> None:
+    """Writes sheets of the pictures: those of a page, in its four looks, after each other."""
+    for width, (columns, drawn) in COLUMNS.items():
+        found = [Path(path) async for path in anyio.Path(directory).glob(f"*-{width}.png")]
+        pictures = sorted(found, key=lambda path: path.name.rsplit("-", 3))
+        count = columns * ROWS
+        for start in range(0, len(pictures), count):
+            shown = "".join(
+                f"<figure>{path.stem}<img src='{path.resolve().as_uri()}' width={drawn}></figure>"
+                for path in pictures[start : start + count]
+            )
+            sheet = directory / "sheets" / f"{width}-{start // count:02}"
+            sheet.parent.mkdir(exist_ok=True)
+            style = f"body{{margin:0;display:grid;grid-template-columns:repeat({columns},{drawn}px);gap:4px}}figure{{margin:0}}"
+            source = sheet.with_suffix(".html")
+            source.write_text(f"<!doctype html><meta charset=utf-8><style>{style}</style>{shown}", encoding="utf-8")
+            page = await browser.new_page(viewport=ViewportSize(width=columns * (drawn + 4), height=400))
+            await page.goto(source.resolve().as_uri())
+            await page.screenshot(path=sheet.with_suffix(".png"), full_page=True)
+            await page.close()
+            source.unlink()
+
+
+async def run(directory: Path, chosen: str, with_sheets: bool) -> None:
     program = chromium()
     async with async_playwright() as playwright:
         env: dict[str, str | float | bool] = {**os.environ, **program.env}
@@ -97,12 +126,15 @@ async def run(directory: Path, chosen: str) -> None:
                 async with await new_context() as context, filled_server() as filled:
                     if chosen in f"offline-{width}":
                         await take(context, "offline", shown_by(offline, filled), directory, width)
+            if with_sheets:
+                await write_sheets(browser, directory)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--only", default="", help="pictures whose name has this text: people_keys, people_keys-360")
+    parser.add_argument("--sheets", action="store_true", help="write sheets of the pictures, too")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    anyio.run(run, arguments.directory, arguments.only)
+    anyio.run(run, arguments.directory, arguments.only, arguments.sheets)

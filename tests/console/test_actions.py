@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import anyio
 from playwright.async_api import Page, expect
-from tests.console.conftest import Open
-from tests.console.test_journeys import IN_MEMORY, driver, say
+from tests.console.conftest import DESK, PHONE, Open
+from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
 
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
@@ -51,11 +51,11 @@ async def test_a_question_is_edited_and_what_was_taken_back_can_be_read_and_cont
             await expect(window.locator(".answer")).to_have_text(["uno 3"])
             await expect(window.locator(".taken summary")).to_contain_text("4 messages taken back")
         await expect(page.locator(".bill")).to_contain_text("scripted")
-        live = await page.locator(".log-inner").inner_text()
+        live = await page.locator(".log-inner").text_content() or ""
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")
         await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
-        await expect(page.locator(".log-inner")).to_have_text(live, use_inner_text=True)
+        await expect(page.locator(".log-inner")).to_have_text(live)
         await page.locator(".taken summary").click()
         await expect(page.locator(".taken-text")).to_have_text(["one", "one 1", "two", "two 2"])
         await page.locator(".taken-item").nth(1).get_by_role("button", name="Fork from here").click()
@@ -97,7 +97,7 @@ async def test_a_fork_leads_back_to_the_message_it_came_from(open_page: Open) ->
         await page.get_by_role("button", name="Fork from here").first.click()
         await expect(page.locator(".said")).to_have_text(["one"])
         assert page.url != origin
-        await page.get_by_role("link", name="Forked from another conversation").click()
+        await page.locator(".heading").get_by_role("link", name="Forked from another conversation").click()
         await expect(page.locator(".said")).to_have_text(["one", "two"])
         await expect(page.locator(f"{ADDRESS_OF_MARK} .answer")).to_have_text("one")
 
@@ -182,7 +182,7 @@ async def test_earlier_messages_keep_the_place_and_an_address_leads_to_one(open_
         await page.mouse.wheel(0, -1_000_000)
         earlier = page.get_by_role("button", name="Show earlier messages")
         await expect(earlier).to_be_in_viewport()
-        await page.wait_for_function("document.querySelector('.log').scrollTop === 0")
+        await page.wait_for_function("() => document.querySelector('.log').scrollTop === 0")
         name = await first.get_attribute("id")
         kept = page.locator(f"#{name}")
         before = await kept.evaluate("element => element.getBoundingClientRect().top")
@@ -197,15 +197,67 @@ async def test_earlier_messages_keep_the_place_and_an_address_leads_to_one(open_
         await page.wait_for_function(is_kept, arg=[name, before])
         # All of it is in the document, where the search of the browser finds what is not on the screen.
         await expect(page.locator(".said")).to_have_text([f"question {number}" for number in range(65)])
-        assert (
-            await page.locator(".said").nth(31).evaluate("element => getComputedStyle(element).contentVisibility") != "hidden"
-        )
+        # A browser without a window has no search of its own; it passes over what is hidden so.
+        findable = "all => all.every((one) => one.checkVisibility() && getComputedStyle(one).contentVisibility != 'hidden')"
+        assert await page.eval_on_selector_all(".item", findable)
         messages = page.locator(".item-user")
         oldest = await messages.nth(1).get_attribute("id")
         await page.goto("about:blank")
         await page.goto(f"{server.url}/c/{image.session_id}#{oldest}")
         await expect(page.locator(f"{ADDRESS_OF_MARK} .said")).to_have_text("question 1")
         await expect(page.locator(ADDRESS_OF_MARK)).to_be_in_viewport()
+
+
+async def test_the_field_is_as_high_as_what_is_written_in_it(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(server.url, viewport=PHONE)
+        field = page.get_by_label("Message", exact=True)
+        low = await field.evaluate("field => field.clientHeight")
+        # One line for the text, several for the width of the page.
+        await field.fill("A question that goes on and on. " * 6)
+        assert await field.evaluate("field => field.scrollHeight <= field.clientHeight")
+        assert await field.evaluate("field => field.clientHeight") > 2 * low
+        await field.fill("A line.\n" * 40)
+        assert await field.evaluate("field => field.scrollHeight > field.clientHeight")
+        await field.fill("")
+        assert await field.evaluate("field => field.clientHeight") == low
+
+
+SCROLL = """log => {
+  const { right, top } = log.getBoundingClientRect();
+  log.dispatchEvent(new PointerEvent("pointerdown", { bubbles: true, clientX: right, clientY: top + 9 }));
+  log.scrollTop = 0;
+}"""
+"""The start of a drag of the bar that scrolls; a browser without a window draws none."""
+
+
+async def test_an_answer_does_not_pull_back_whoever_drags_the_scroll_bar(open_page: Open) -> None:
+    script = Stepwise()
+
+    def long_then_slow(prompt: Prompt) -> Iterable[ScriptStep]:
+        return script(prompt) if last_user_text(prompt) == "slowly" else reply("A line.\n\n" * 60)
+
+    async with start_server(IN_MEMORY, drivers=driver(long_then_slow)) as server:
+        page = await open_page(server.url)
+        await begin(page, "long")
+        await say(page, "slowly")
+        script.gates[0].set()
+        await expect(page.locator(".answer").last).to_have_text("piece0")
+        log = page.locator(".log")
+        is_at_end = "log => log.scrollHeight - log.scrollTop - log.clientHeight < 8"
+        assert await log.evaluate(is_at_end)
+        await log.evaluate(SCROLL)
+        script.gates[1].set()
+        await expect(page.locator(".answer").last).to_have_text("piece0 piece1")
+        assert await log.evaluate("log => log.scrollTop") == 0
+        # Back at the end, the reader follows again, also when the window becomes lower.
+        await log.evaluate("log => { log.scrollTop = log.scrollHeight; }")
+        for gate in script.gates[2:]:
+            gate.set()
+        await expect(page.locator(".bill")).to_have_count(2)
+        await page.wait_for_function(f"() => ({is_at_end})(document.querySelector('.log'))")
+        await page.set_viewport_size({"width": DESK["width"], "height": DESK["height"] - 200})
+        await page.wait_for_function(f"() => innerHeight < {DESK['height']} && ({is_at_end})(document.querySelector('.log'))")
 
 
 async def test_a_search_opens_at_the_message_and_says_when_it_is_gone(open_page: Open) -> None:

@@ -192,7 +192,7 @@ async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(ope
             logger.warning("after_restart")
         await expect(page.locator(".entry").filter(has_text="after_restart")).to_have_count(1, timeout=60_000)
         await expect(page.locator(".entry").filter(has_text="before_restart")).to_have_count(1)
-        numbers = await page.locator(".entry-event").all_inner_texts()
+        numbers = await page.locator(".entry-event").all_text_contents()
         assert numbers.index("after_restart") < numbers.index("before_restart")
         await page.get_by_label("Text").fill("before")
         await page.keyboard.press("Enter")

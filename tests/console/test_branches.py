@@ -7,6 +7,9 @@ from tests.console.test_journeys import IN_MEMORY, driver, say
 
 from agentvm import start_server
 from agentvm.model.definition import Definition
+from agentvm.operations.session import SessionArchive, SessionSetTitle
+
+LISTED, MORE = 100, 3
 
 
 async def test_a_fork_is_marked_at_its_message_and_the_tree_leads_back(open_page: Open) -> None:
@@ -52,3 +55,27 @@ async def test_a_deleted_conversation_is_listed_and_restored(open_page: Open) ->
         await expect(deleted).to_have_count(0)
         # The answer is shown without the marks of Markdown.
         await expect(page.locator(".row-title")).to_have_text("Hello there")
+
+
+async def test_all_conversations_are_listed_page_by_page(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        images = [await server.agentx.images.create() for _ in range(LISTED + MORE)]
+        for number, image in enumerate(images):
+            await server.agentx.ask(SessionSetTitle(session_id=image.session_id, title=f"Number {number}"))
+        page = await open_page(server.url)
+        rows = page.locator(".row")
+        await expect(rows).to_have_count(LISTED)
+        await page.get_by_role("button", name="Show more").click()
+        await expect(rows).to_have_count(LISTED + MORE)
+        # They stay when something changes.
+        await server.agentx.ask(SessionSetTitle(session_id=images[0].session_id, title="The oldest"))
+        await expect(rows.filter(has_text="The oldest")).to_have_count(1)
+        await expect(rows).to_have_count(LISTED + MORE)
+        await expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+        for image in images:
+            await server.agentx.ask(SessionArchive(session_id=image.session_id, archived=True))
+        await page.goto(f"{server.url}/archive")
+        archived = page.get_by_role("list", name="Archived conversations").get_by_role("listitem")
+        await expect(archived).to_have_count(LISTED)
+        await page.get_by_role("button", name="Show more").click()
+        await expect(archived).to_have_count(LISTED + MORE)

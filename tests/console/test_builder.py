@@ -177,6 +177,9 @@ async def test_an_agent_is_changed_stopped_and_deleted(open_page: Open) -> None:
         await expect(page.get_by_role("heading", name="Tea seller")).to_be_visible()
         await expect(page.locator(".paper").first).to_contain_text("You are a sales assistant for Tea & Co")
         await expect(page.locator(".figures").first).to_contain_text("77")
+        await page.get_by_label("New key").fill("sk-of-mine")
+        await page.get_by_role("button", name="Store key").click()
+        await expect(page.get_by_role("alert").filter(has_text="scripted accepts no keys of images")).to_be_visible()
         await page.get_by_role("button", name="Begin").click()
         await page.locator(".composer textarea").fill("hello")
         await page.locator(".composer textarea").press("Enter")
@@ -191,6 +194,46 @@ async def test_an_agent_is_changed_stopped_and_deleted(open_page: Open) -> None:
         await remove.click()
         await expect(page.get_by_role("heading", name="Agents", exact=True)).to_be_visible()
         await expect(page.get_by_role("link", name="Tea seller")).to_have_count(0)
+
+
+def counts(prompt: Prompt) -> Iterable[ScriptStep]:
+    """Answers in the wanted form, if there is one."""
+    return reply('{"bikes": 2}' if prompt.output is not None else f"Two, {last_user_text(prompt)}.")
+
+
+async def test_an_agent_is_built_with_its_sandbox_form_and_key_and_is_run_once(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver(counts)) as server:
+        page = await open_page(f"{server.url}/agents/new")
+        await page.get_by_label("Name").fill("Counter")
+        await page.get_by_label("Sandbox").select_option(label="system/default")
+        await page.get_by_text("Form of answers").click()
+        build, schema = page.get_by_role("button", name="Build", exact=True), page.get_by_label("JSON Schema of answers")
+        await schema.fill("{")
+        await expect(build).to_be_disabled()
+        await schema.fill('{"type": "object", "properties": {"bikes": {"type": "integer"}}}')
+        key = page.get_by_label("Provider key")
+        await key.fill("sk-of-mine")
+        await build.click()
+        await expect(page.get_by_role("alert")).to_contain_text("scripted accepts no keys of images")
+        await key.fill("")
+        await build.click()
+        await page.get_by_role("link", name="Counter").click()
+        await expect(page.get_by_text("resource://sandboxes/system/default", exact=False).first).to_be_visible()
+        await expect(page.get_by_text("Form of answers")).to_be_visible()
+
+        await page.get_by_role("link", name="Run once").first.click()
+        await page.get_by_label("Message", exact=True).fill("please")
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.locator(".json-leaf")).to_have_text("bikes 2")
+        sessions = f"{server.url}/v1/sessions"
+        before = (await (await page.request.get(sessions)).json())["items"]
+        await page.get_by_label("Agent", exact=True).fill("default")
+        await page.get_by_label("Keep the conversation").check()
+        await page.get_by_role("button", name="Run", exact=True).click()
+        await expect(page.locator("pre.paper")).to_have_text("Two, please.")
+        assert len((await (await page.request.get(sessions)).json())["items"]) == len(before) + 1
+        await page.get_by_role("link", name="Open the conversation").click()
+        await expect(page.locator(".answer")).to_have_text("Two, please.")
 
 
 async def test_an_agent_is_tagged_saved_as_a_file_and_loaded_again(open_page: Open, tmp_path: Path) -> None:

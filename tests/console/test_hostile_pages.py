@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 from tests.console.conftest import Open
-from tests.console.route_table import read_routes
+from tests.console.route_table import go, read_routes
 from tests.console.test_journeys import driver, say
 from tests.console.test_sign_in import GUARDED, first_key, signed_in
 from tests.console.test_texts import PAYLOADS, fetch_page, script
@@ -90,8 +90,8 @@ async def check(page: Page, address: str) -> None:
 
 
 async def visit(page: Page, address: str, *, tells: bool = False) -> None:
-    """Opens a page, waits until it has read everything, opens what is folded; `tells` is whether a payload must be seen."""
-    await page.goto(address)
+    """Goes to a page, waits until it has read everything, opens what is folded; `tells` is whether a payload must be seen."""
+    await go(page, address)
     await expect(page.locator("main h1, .page h1").first).to_be_visible()
     await expect(page.locator(".bones")).to_have_count(0)
     await page.evaluate("() => { for (const folded of document.querySelectorAll('main details')) folded.open = true; }")
@@ -136,7 +136,7 @@ async def test_forty_payloads_are_only_text_on_every_page(open_page: Open) -> No
         await planter.send("PUT", f"/turns/{turn_id}/feedback", {"rating": "down", "note": ALL[:2_000]})
         await planter.send("POST", "/containers/default/memories", {"text": ALL[:500]})
         for route in read_routes():
-            await visit(page, f"{server.url}{route.address(values)}", tells=route.path in TOLD)
+            await visit(page, route.address(values), tells=route.path in TOLD)
         for path in (
             f"/resources/{values['id']}?tab=versions",
             f"/resources/{values['id']}?tab=used",
@@ -146,7 +146,7 @@ async def test_forty_payloads_are_only_text_on_every_page(open_page: Open) -> No
             f"/search?q={MARK}",
             "/archive",
         ):
-            await visit(page, server.url + path)
+            await visit(page, path)
         await page.goto(f"{server.url}/")
         await expect(page.locator(".row").filter(has_text=MARK).first).to_be_visible()
         await check(page, "/")

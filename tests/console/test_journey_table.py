@@ -49,14 +49,12 @@ JOURNEYS: Mapping[int, tuple[str, ...]] = {
     25: (
         "everybody magnified_pages_and_phones_need_no_sideways_scrolling",
         "access a_page_has_no_fault_in_either_theme_or_language_and_fits_a_phone",
-        "wing_pages no_page_of_a_wing_scrolls_sideways_on_a_phone_or_magnified",
-        "people pages_of_people_fit_a_phone_and_show_hostile_names_as_text",
+        "people pages_of_people_have_no_fault_fit_a_phone_and_show_hostile_names_as_text",
     ),
     26: ("everybody the_keyboard_is_enough", "everybody a_user_signs_in_approves_and_changes_a_setting_without_a_mouse"),
     27: (
         "access a_page_has_no_fault_in_either_theme_or_language_and_fits_a_phone",
-        "wing_pages no_page_of_a_wing_has_a_fault_in_either_theme_or_language",
-        "people pages_of_people_have_no_fault_in_either_theme_or_language",
+        "people pages_of_people_have_no_fault_fit_a_phone_and_show_hostile_names_as_text",
     ),
     28: ("everybody a_reader_hears_that_an_answer_begins_and_ends_and_no_words_of_it",),
     29: (
@@ -72,6 +70,7 @@ JOURNEYS: Mapping[int, tuple[str, ...]] = {
         "sign_in a_key_signs_in_and_is_in_no_storage",
         "sign_in a_revoked_key_leads_to_the_sign_in_page_with_the_reason",
         "sign_in signing_out_reaches_the_other_tabs_and_a_list_the_other_devices",
+        "sign_in signing_out_everywhere_else_reaches_every_other_device_and_not_this_one",
         "people expired_and_revoked_keys_have_a_sentence_in_both_languages",
     ),
     32: ("people a_person_signs_in_at_the_identity_provider_and_a_replay_is_refused",),
@@ -83,7 +82,7 @@ JOURNEYS: Mapping[int, tuple[str, ...]] = {
     # Work.
     35: (
         "activity a_provider_that_is_limited_says_so_and_who_answers_instead",
-        "problems a_provider_that_limits_has_its_sentence_and_the_question_is_asked_again",
+        "problems a_provider_that_fails_or_limits_has_its_sentence_and_the_question_is_asked_again",
         "problems a_full_disk_an_empty_wallet_and_a_reached_quota_lose_nothing",
     ),
     36: ("builder a_prompt_is_published_compared_and_an_agent_upgraded_after_a_dry_run",),

@@ -27,17 +27,40 @@ async def say(page: Page, text: str) -> None:
 
 
 class Stepwise:
-    """An answer of five pieces, each of which waits for its gate."""
+    """An answer of pieces, each of which waits for its gate."""
 
-    def __init__(self) -> None:
-        self.gates = [anyio.Event() for _ in range(5)]
+    def __init__(self, pieces: int = 5) -> None:
+        self.gates = [anyio.Event() for _ in range(pieces)]
 
     def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
-        start, text, *pieces = reply(*(f"piece{number} " for number in range(5)))
+        start, text, *pieces = reply(*(f"piece{number} " for number in range(len(self.gates))))
         steps: list[ScriptStep] = [start, text]
         for gate, piece in zip(self.gates, pieces, strict=False):
             steps += [Pause(gate), piece]
         return [*steps, *pieces[len(self.gates) :]]
+
+
+async def test_a_message_that_waits_its_turn_stands_after_the_answer_before_it(open_page: Open) -> None:
+    script = Stepwise()
+
+    def slow_first(prompt: Prompt) -> Iterable[ScriptStep]:
+        return script(prompt) if last_user_text(prompt) == "slowly" else echo(prompt)
+
+    async with start_server(IN_MEMORY, drivers=driver(slow_first)) as server:
+        page = await open_page(server.url)
+        await say(page, "slowly")
+        script.gates[0].set()
+        await expect(page.locator(".answer")).to_have_text("piece0")
+        await say(page, "second")
+        rows = page.locator(".said, .answer")
+        await expect(rows).to_have_text(["slowly", "piece0", "second"])
+        for gate in script.gates:
+            gate.set()
+        for is_loaded_again in (False, True):
+            if is_loaded_again:
+                await page.reload()
+            await expect(rows).to_have_text(["slowly", "piece0 piece1 piece2 piece3 piece4", "second", "second"])
+            await expect(page.locator(".bill")).to_have_count(2)
 
 
 async def test_a_fresh_server_answers_the_first_message_without_a_key(open_page: Open) -> None:
@@ -69,16 +92,46 @@ async def test_an_answer_survives_cuts_and_a_reload_and_equals_what_is_stored(op
             elif number < 4:
                 cut(server)
         await expect(page.locator(".bill")).to_contain_text("scripted")
-        live = await page.locator(".log-inner").inner_text()
+        live = await page.locator(".log-inner").text_content() or ""
         await page.reload()
         await expect(page.locator(".bill")).to_contain_text("scripted")
         await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
-        await expect(page.locator(".log-inner")).to_have_text(live, use_inner_text=True)
+        await expect(page.locator(".log-inner")).to_have_text(live)
+
+
+async def test_two_tabs_and_a_phone_show_the_same_answer_and_what_is_stored(open_page: Open) -> None:
+    script = Stepwise()
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        tab = await open_page(server.url)
+        await say(tab, "slowly")
+        script.gates[0].set()
+        await expect(tab.locator(".answer")).to_have_text("piece0")
+        other = await tab.context.new_page()
+        await other.goto(tab.url)
+        phone = await open_page(tab.url, viewport=PHONE)
+        pages = (tab, other, phone)
+        shown = "piece0"
+        for number, gate in enumerate(script.gates[1:], start=1):
+            gate.set()
+            shown += f" piece{number}"
+            for page in pages:
+                await expect(page.locator(".answer")).to_have_text(shown)
+            cut(server)
+        for page in pages:
+            await expect(page.locator(".bill")).to_contain_text("scripted")
+            live = await page.locator(".log-inner").text_content() or ""
+            await page.reload()
+            await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
+            await expect(page.locator(".log-inner")).to_have_text(live)
 
 
 async def test_two_windows_show_the_same_and_either_may_stop(open_page: Open) -> None:
     script = Stepwise()
-    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+
+    def silent(prompt: Prompt) -> Iterable[ScriptStep]:
+        return [Pause(anyio.Event())] if last_user_text(prompt) == "wait" else script(prompt)
+
+    async with start_server(IN_MEMORY, drivers=driver(silent)) as server:
         first = await open_page(server.url)
         await say(first, "slowly")
         script.gates[0].set()
@@ -89,6 +142,29 @@ async def test_two_windows_show_the_same_and_either_may_stop(open_page: Open) ->
         for page in (first, second):
             await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
             await expect(page.locator(".answer")).to_have_text("piece0")
+            await expect(page.locator(".bill .stopped")).to_have_text("Stopped")
+            await expect(page.locator("main > .unseen")).to_have_text("Stopped")
+        # One that is stopped before its first word says so too, and does after a reload.
+        await say(first, "wait")
+        await first.get_by_role("button", name="Stop").click()
+        for page in (first, second):
+            await expect(page.locator(".item-user .stopped")).to_have_text("Stopped")
+        await first.reload()
+        await expect(first.locator(".item-user .stopped")).to_have_text("Stopped")
+
+
+async def test_addresses_that_nothing_has_say_so_and_lead_back(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(f"{server.url}/nowhere/at/all")
+        await expect(page.get_by_role("heading", name="Nothing here")).to_be_visible()
+        await page.get_by_role("main").get_by_role("link", name="Conversations").click()
+        await expect(page.get_by_label("Message", exact=True)).to_be_visible()
+        # A part that is cut within a letter is no address either.
+        await page.goto(f"{server.url}/resources/%E0%A4")
+        await expect(page.get_by_role("alert")).to_contain_text("Not there, or not yours.")
+        await page.goto(f"{server.url}/c/sess_nothing")
+        await expect(page.get_by_role("alert")).to_contain_text("The conversation is not there, or not yours.")
+        await expect(page.get_by_label("Message", exact=True)).to_have_count(0)
 
 
 async def test_messages_written_without_a_connection_arrive_once_and_in_order(open_page: Open) -> None:
@@ -126,7 +202,10 @@ def asks(prompt: Prompt) -> Iterable[ScriptStep]:
     return reply("Finished.")
 
 
-@pytest.mark.parametrize(("button", "state"), [("Approve", "order 7 is deleted"), ("Deny", "Not run")])
+DECISIONS = [("Approve", "order 7 is deleted"), ("Edit", "order 8 is deleted"), ("Deny", "The customer has paid")]
+
+
+@pytest.mark.parametrize(("button", "state"), DECISIONS)
 async def test_a_call_waits_for_a_decision_also_over_a_reload(open_page: Open, button: str, state: str) -> None:
     clerk = Definition(name="clerk", tools=("delete_order",))
     async with start_server(IN_MEMORY, definitions=[clerk], drivers=driver(asks), tools=[delete_order]) as server:
@@ -135,11 +214,53 @@ async def test_a_call_waits_for_a_decision_also_over_a_reload(open_page: Open, b
         await say(page, "Delete order 7")
         await expect(page.locator(".decision")).to_contain_text("it may delete or overwrite something")
         await page.reload()
-        await page.get_by_role("button", name=button).click()
+        if button == "Deny":
+            await page.get_by_label("Reason").fill(state)
+        await page.locator(".decision").get_by_role("button", name=button, exact=True).click()
+        if button == "Edit":
+            await page.get_by_label("Input", exact=True).fill('{"order": 8')
+            await page.locator(".decision").get_by_role("button", name="Approve with").click()
+            await expect(page.locator(".decision [role=alert]")).to_contain_text("JSON")
+            await page.get_by_label("Input", exact=True).fill('{"order": 8}')
+            await page.locator(".decision").get_by_role("button", name="Approve with").click()
         await expect(page.locator(".answer")).to_have_text("Finished.")
         await page.locator(".tool summary").click()
         await expect(page.locator(".tool")).to_contain_text(state)
         await expect(page.locator(".decision")).to_have_count(0)
+
+
+def asks_twice(prompt: Prompt) -> Iterable[ScriptStep]:
+    """Two questions in two turns. As with some models, both calls have the same id."""
+    entry = prompt.conversation[-1]
+    if isinstance(entry, UserEntry):
+        options: dict[str, object] = {} if last_user_text(prompt) == "First" else {"options": ["red", "blue"], "multiple": True}
+        return tool_calls(("call_1", "ask_user", {"question": f"{last_user_text(prompt)}: which?", **options}))
+    return reply("Thank you.")
+
+
+async def test_a_question_is_answered_in_its_own_form(open_page: Open) -> None:
+    clerk = Definition(name="clerk", tools=("ask_user",))
+    async with start_server(IN_MEMORY, definitions=[clerk], drivers=driver(asks_twice)) as server:
+        image = await server.agentx.images.create(ImageConfig(definition="clerk"))
+        page = await open_page(f"{server.url}/c/{image.session_id}")
+        await say(page, "First")
+        await expect(page.get_by_label("First: which?")).to_be_visible()
+        # Who answers where messages are written has answered, too.
+        await say(page, "the small one")
+        await expect(page.locator(".answer")).to_have_text("Thank you.")
+        await expect(page.locator(".said")).to_have_text(["First"])
+        await say(page, "Second")
+        # Only a message that is shown is stored, and survives the reload.
+        await expect(page.locator(".said", has_text="Second").first).to_be_visible()
+        await expect(page.locator(".tool").nth(0).locator(".decision")).to_have_count(0)
+        await page.reload()
+        for colour in ("red", "blue"):
+            await page.get_by_role("checkbox", name=colour).check()
+        await page.get_by_role("button", name="Answer", exact=True).click()
+        await expect(page.locator(".answer")).to_have_text(["Thank you.", "Thank you."])
+        for place, answer in enumerate(("the small one", "red, blue")):
+            await page.locator(".tool summary").nth(place).click()
+            await expect(page.locator(".tool").nth(place)).to_contain_text(answer)
 
 
 async def test_a_search_leads_to_the_message(open_page: Open) -> None:

@@ -15,8 +15,8 @@ from tests.faults.disk import faulty_disk
 from agentvm import ImageConfig, ServerConfig, start_server
 from agentvm.config import SystemSettings
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import ScriptStep, echo
-from agentvm.errors import ProviderRateLimited
+from agentvm.drivers.scripted import ScriptStep, echo, last_user_text
+from agentvm.errors import ProviderAuthFailed, ProviderRateLimited
 from agentvm.model.account import Quota
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.ledger import Credit
@@ -177,13 +177,12 @@ async def test_a_full_disk_an_empty_wallet_and_a_reached_quota_lose_nothing(open
             await check_sent(pages, "quota_exceeded")
 
 
-async def test_a_provider_that_limits_has_its_sentence_and_the_question_is_asked_again(open_page: Open) -> None:
-    tries: list[int] = []
+async def test_a_provider_that_fails_or_limits_has_its_sentence_and_the_question_is_asked_again(open_page: Open) -> None:
+    failures = {"Hello": ProviderRateLimited("429 Too Many Requests"), "And now?": ProviderAuthFailed("401 Unauthorized")}
 
     def script(prompt: Prompt) -> Iterable[ScriptStep]:
-        tries.append(1)
-        if len(tries) == 1:
-            raise ProviderRateLimited("429 Too Many Requests")
+        if failure := failures.pop(last_user_text(prompt), None):
+            raise failure
         return echo(prompt)
 
     async with start_server(IN_MEMORY, drivers=driver(script)) as server:
@@ -194,6 +193,13 @@ async def test_a_provider_that_limits_has_its_sentence_and_the_question_is_asked
         await failed.get_by_role("button", name="Try again").click()
         await expect(page.locator(".answer")).to_have_text("Hello")
         await expect(page.locator(".said")).to_have_text(["Hello"])
+        await say(page, "And now?")
+        await expect(failed).to_contain_text("The provider refuses the key of this server.")
+        await expect(failed.get_by_role("link", name="Open the settings")).to_have_attribute("href", "/settings/providers")
+        # To ask once more at once would fail again; it is offered beside the message, for when the key is mended.
+        await expect(failed.get_by_role("button", name="Try again")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Answer again")).to_have_count(2)
+        await expect(page.locator(".said")).to_have_text(["Hello", "And now?"])
 
 
 async def test_a_quarantined_conversation_says_why_and_is_released(open_page: Open) -> None:

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import pytest
 from playwright.async_api import Browser, Page, expect
 from tests.console.conftest import DEADLINE_MS, DESK, Open
 from tests.console.network import Cable, cut
+from tests.console.test_access import SPEAK
 from tests.console.test_actions import begin
 from tests.console.test_journeys import IN_MEMORY, Stepwise, driver, say
 from tests.support.killable import free_port, server_process
@@ -18,7 +18,11 @@ from tests.support.killable import free_port, server_process
 from agentvm import start_server
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptStep, reply
+from agentvm.runtime.channel import Channel, Subscription
 from agentvm.server.console import DIRECTORY
+
+SLOW_PIECES = 12_000
+"""More events than are kept for a page that does not read them."""
 
 HIDE = """(isHidden) => {
   Object.defineProperty(document, 'hidden', { configurable: true, get: () => isHidden });
@@ -38,11 +42,11 @@ KEPT = """() => new Promise((done) => {
 
 async def equals_the_store(page: Page) -> None:
     await expect(page.locator(".bill").last).to_contain_text("scripted")
-    live = await page.locator(".log-inner").inner_text()
+    live = await page.locator(".log-inner").text_content() or ""
     await page.reload()
     await expect(page.locator(".log")).to_have_attribute("aria-busy", "false")
     await expect(page.locator(".bill").last).to_contain_text("scripted")
-    await expect(page.locator(".log-inner")).to_have_text(live, use_inner_text=True)
+    await expect(page.locator(".log-inner")).to_have_text(live)
 
 
 async def test_a_hidden_tab_is_parked_and_comes_back_exactly(open_page: Open) -> None:
@@ -77,7 +81,6 @@ async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> 
         await begin(page, "one")
         await cable.unplug()
         await expect(page.locator(".banner")).to_be_visible()
-        session_id = page.url.rsplit("/", 1)[1]
         other = await open_page(page.url)
         await say(other, "two")
         await expect(other.locator(".bill")).to_have_count(2)
@@ -85,7 +88,10 @@ async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> 
         replay = vm.runtime.replay
         original = replay.read
 
+        refused: list[int] = []
+
         async def lost(tenant_id: object, container_id: object, asked: object, after: int) -> object:
+            refused.append(after)
             missed = await original(tenant_id, container_id, asked, after)  # type: ignore[arg-type]
             return type(missed)([], missed.last, lost=True)
 
@@ -93,42 +99,72 @@ async def test_events_that_are_gone_are_read_from_the_store(open_page: Open) -> 
         replay.read_nowait = lambda *_: None  # type: ignore[method-assign]
         await cable.plug()
         await expect(page.locator(".said")).to_have_text(["one", "two"])
-        assert any("resync_required" in frame and session_id in frame for frame in cable.received)
         await expect(page.locator(".bill")).to_have_count(2)
+        # The page has asked for them, over a socket or without one.
+        assert refused
 
 
-@contextlib.asynccontextmanager
-async def slow_proxy(port: int, bytes_per_turn: int) -> AsyncIterator[int]:
-    """Forwards a port, and lets the answers of the server through in small pieces."""
+class StallingProxy:
+    """Forwards a port, and lets the answers of the server through in small pieces, or not at all while it is stalled."""
 
-    async def pump(source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream, most: int) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.flowing = anyio.Event()
+        self.flowing.set()
+
+    def stall(self) -> None:
+        self.flowing = anyio.Event()
+
+    async def _pump(self, source: anyio.abc.ByteReceiveStream, target: anyio.abc.ByteSendStream, most: int) -> None:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
             while True:
                 await target.send(await source.receive(most))
-                await anyio.lowlevel.checkpoint()
+                await self.flowing.wait()
 
-    async def serve(client: anyio.abc.SocketStream) -> None:
-        async with client, await anyio.connect_tcp("127.0.0.1", port) as server, anyio.create_task_group() as tasks:
-            tasks.start_soon(pump, client, server, 65_536)
-            await pump(server, client, bytes_per_turn)
+    async def _serve(self, client: anyio.abc.SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", self.port) as server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pump, client, server, 65_536)
+            await self._pump(server, client, 400)
             tasks.cancel_scope.cancel()
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        yield listener.extra(anyio.abc.SocketAttribute.local_port)
-        tasks.cancel_scope.cancel()
+    @contextlib.asynccontextmanager
+    async def listen(self) -> AsyncIterator[str]:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, self._serve)
+            yield f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+            tasks.cancel_scope.cancel()
 
 
-async def test_a_slow_reader_gets_all_of_a_long_answer(open_page: Open) -> None:
-    pieces = [f"word{number} " for number in range(8_000)]
-    async with start_server(IN_MEMORY, drivers=driver(lambda prompt: reply(*pieces))) as server:
-        async with slow_proxy(int(server.url.rsplit(":", 1)[1]), 400) as port:
-            page = await open_page(f"http://127.0.0.1:{port}")
+async def test_a_slow_reader_gets_all_of_a_long_answer(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = [f"word{number} " for number in range(SLOW_PIECES)]
+    behind, go_on = anyio.Event(), anyio.Event()
+    fall_behind = Channel.fall_behind
+
+    def fallen(channel: Channel, subscription: Subscription) -> None:
+        behind.set()
+        fall_behind(channel, subscription)
+
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
+        start, text, first, *rest = reply(*pieces)
+        return [start, text, first, Pause(go_on), *rest]
+
+    monkeypatch.setattr(Channel, "fall_behind", fallen)
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        proxy = StallingProxy(server.port)
+        async with proxy.listen() as address:
+            page = await open_page(address)
             await say(page, "write")
-            await expect(page.locator(".answer")).to_contain_text("word7999", timeout=60_000)
+            await expect(page.locator(".answer")).to_have_text("word0")
+            proxy.stall()
+            go_on.set()
+            # The server keeps no more for a page that does not read, and reads the rest from its log later.
+            with anyio.fail_after(60):
+                await behind.wait()
+            proxy.flowing.set()
+            await expect(page.locator(".answer")).to_contain_text(f"word{SLOW_PIECES - 1}")
             await expect(page.locator(".bill")).to_be_visible()
-            text = await page.locator(".answer").inner_text()
+            text = await page.locator(".answer").text_content() or ""
             assert text.split() == "".join(pieces).split()
 
 
@@ -149,10 +185,68 @@ async def test_a_tab_that_meets_another_version_loads_once_and_keeps_what_was_wr
         await page.route("**/assets/archive-*.js", lambda route: route.fulfill(status=404))
         async with page.expect_event("load"):
             await page.get_by_role("link", name="Archived conversations").click()
+        # Again it is not there: then the page says so, and does not load for ever.
+        missing = page.locator("main [role=alert]")
+        await expect(missing).to_contain_text("could not be loaded")
+        await page.evaluate(SPEAK, "zh")
+        await expect(missing).to_contain_text("无法加载")
+        await page.evaluate(SPEAK, "en")
+        assert len(loads) == 1
         await page.unroute("**/assets/archive-*.js")
+        async with page.expect_event("load"):
+            await missing.get_by_role("button", name="Load again").click()
+        await expect(page.get_by_role("heading", name="Archived conversations", exact=True)).to_be_visible()
         await page.locator(".row").first.click()
         await expect(page.get_by_label("Message", exact=True)).to_have_value("half a thought")
-        assert len(loads) == 1
+        # A part over a page is not worth a form that is half filled in.
+        await page.goto(f"{server.url}/agents/new")
+        name = page.get_by_label("Name", exact=True)
+        await name.fill("Half an agent")
+        await page.route("**/assets/key_list-*.js", lambda route: route.fulfill(status=404))
+        await page.locator("h1").press("?")
+        notice = page.locator(".toast")
+        await expect(notice).to_contain_text("could not be loaded")
+        await expect(notice.get_by_role("button", name="Load again")).to_be_visible()
+        await expect(name).to_have_value("Half an agent")
+
+
+async def test_without_a_connection_nothing_stale_is_shown_and_a_first_message_is_kept(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page, cable = await open_page(server.url), Cable()
+        await cable.lay(page)
+        await begin(page, "apples")
+        await page.goto(f"{server.url}/search?q=apples")
+        await expect(page.locator(".hits li").first).to_be_visible()
+        await cable.unplug()
+        await page.get_by_role("searchbox").fill("pears")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".bones")).to_be_visible()
+        # What was found for other words is not shown for these.
+        await expect(page.locator(".hits li")).to_have_count(0)
+        await page.get_by_role("button", name="New conversation").click()
+        await say(page, "begin with this")
+        await expect(page.locator(".toast")).to_contain_text("A conversation begins when the server is back")
+        await expect(page.get_by_label("Message", exact=True)).to_have_value("begin with this")
+        await cable.plug()
+        await expect(page.locator(".banner")).to_have_count(0)
+        await page.get_by_label("Message", exact=True).press("Enter")
+        await expect(page.locator(".answer")).to_have_text("begin with this")
+
+
+async def test_a_page_that_was_never_opened_comes_when_the_server_is_back(open_page: Open) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page, cable = await open_page(server.url), Cable()
+        await cable.lay(page)
+        await expect(page.locator(".agent").first).to_be_visible()
+        await cable.unplug()
+        for path in ("**/assets/**", "**/health"):
+            await page.route(path, lambda route: route.abort())
+        await page.get_by_role("link", name="Archived conversations").click()
+        await expect(page.locator("main [role=alert]")).to_contain_text("the server cannot be reached")
+        for path in ("**/assets/**", "**/health"):
+            await page.unroute(path)
+        await cable.plug()
+        await expect(page.get_by_role("heading", name="Archived conversations", exact=True)).to_be_visible()
 
 
 async def test_the_console_starts_without_a_server_and_shows_nothing_of_another_user(browser: Browser) -> None:
@@ -199,25 +293,13 @@ async def test_an_answer_goes_on_after_the_server_was_killed(open_page: Open, tm
         await equals_the_store(page)
 
 
-def gated(gates: list[anyio.Event]) -> Iterable[ScriptStep]:
-    start, text, *pieces = reply(*(f"piece{number} " for number in range(len(gates))))
-    steps: list[ScriptStep] = [start, text]
-    for gate, piece in zip(gates, pieces, strict=False):
-        steps += [Pause(gate), piece]
-    return [*steps, *pieces[len(gates) :]]
-
-
 async def test_six_cuts_in_one_answer_lose_nothing(open_page: Open) -> None:
-    gates = [anyio.Event() for _ in range(8)]
-
-    def script(prompt: Prompt) -> Iterable[ScriptStep]:
-        return gated(gates)
-
+    script = Stepwise(8)
     async with start_server(IN_MEMORY, drivers=driver(script)) as server:
         page = await open_page(server.url)
         await say(page, "slowly")
         shown = ""
-        for number, gate in enumerate(gates):
+        for number, gate in enumerate(script.gates):
             gate.set()
             shown += f"piece{number} "
             await expect(page.locator(".answer")).to_have_text(shown.strip())

@@ -59,8 +59,16 @@ async def test_a_setting_is_found_previewed_saved_and_rolled_back(open_page: Ope
         assert (await get(page, server, "/v1/config"))["revision"] == 2
         await dialog.get_by_label("Note").fill("as before")
         await dialog.get_by_role("button", name="Roll back").click()
-        await expect(page.get_by_role("row").filter(has_text="as before")).to_be_visible()
+        newest = page.get_by_role("row").filter(has_text="as before")
+        await expect(newest).to_be_visible()
+        await expect(newest.get_by_role("button")).to_have_count(0)
         assert "pendingRestart" not in await get(page, server, "/v1/config")
+        # One can go back to what was before the first change as well.
+        first = page.get_by_role("row").filter(has_text="Before the first change")
+        await first.get_by_role("button", name="Roll back").click()
+        dialog = page.get_by_role("dialog", name="Roll back to revision 0")
+        await dialog.get_by_role("button", name="Preview").click()
+        await expect(dialog.locator(".preview")).to_contain_text("limits.steps")
 
 
 async def test_the_second_editor_sees_what_the_first_has_changed_and_loses_nothing(open_page: Open) -> None:
@@ -146,6 +154,11 @@ async def test_an_export_of_chatgpt_comes_in_after_a_dry_run_and_everything_goes
         await expect(report).to_contain_text("What was imported")
         (session,) = (await get(page, server, "/v1/sessions"))["items"]
         assert session["title"] == "Products"
+        # What another program has answered has no price here, and is no error.
+        imported = await open_page(f"{server.url}/c/{session['sessionId']}")
+        await expect(imported.locator(".answer").first).to_be_visible()
+        await expect(imported.locator(".log")).to_have_attribute("aria-busy", "false")
+        await expect(imported.locator(".bill-amounts, .item-error, main [role=alert]")).to_have_count(0)
         archive = tmp_path / "all.zip"
         async with page.expect_download() as download:
             await page.get_by_role("link", name="Download everything").click()

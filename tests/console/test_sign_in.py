@@ -19,6 +19,7 @@ from agentvm.server.local import RunningServer
 
 GUARDED = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on"))
 WHOAMI = "**/v1/auth/whoami"
+SCROLLABLE = "document.documentElement.scrollHeight - document.documentElement.clientHeight"
 STORED = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state])"
 """All that a script of the page can read."""
 DATABASES = """async () => {
@@ -55,8 +56,11 @@ async def test_a_key_signs_in_and_is_in_no_storage(open_page: Open) -> None:
         page = await open_page(f"{server.url}/search?q=x")
         await sign_in(page, "avm_wrong")
         await expect(page.get_by_role("alert")).to_contain_text("This API key is not valid")
+        assert await page.evaluate(SCROLLABLE) == 0
         await sign_in(page, key)
         await expect(page.get_by_role("heading", name="Search messages")).to_be_visible()
+        # Nothing is left of the frame that stood until the script came.
+        assert await page.evaluate(SCROLLABLE) == 0
         (cookie,) = await page.context.cookies()
         assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"], cookie["expires"]) == (
             "avm_session",
@@ -121,10 +125,11 @@ async def test_what_was_typed_is_there_again_after_a_session_that_ran_out(open_p
             user_id=UserId("user_ada"), tenant_id=DEFAULT_TENANT, external_id="ada", role="admin", created_at=1, updated_at=1
         )
         await access.add_user(ada)
-        keys = [
-            (await access.issue(DEFAULT_TENANT, name=name, granter=operator, user_id=ada.user_id))[1].reveal()
-            for name in ("old", "new")
+        issued = [
+            await access.issue(DEFAULT_TENANT, name=name, granter=operator, user_id=ada.user_id)
+            for name in ("old", "new", "newest")
         ]
+        keys = [key.reveal() for _, key in issued]
         page = await open_page(f"{server.url}/agents/new")
         await signed_in(page, keys[0])
         await page.get_by_label("Name", exact=True).fill("Half an agent")
@@ -134,6 +139,12 @@ async def test_what_was_typed_is_there_again_after_a_session_that_ran_out(open_p
         await signed_in(page, keys[1])
         await expect(page.get_by_label("Name", exact=True)).to_have_value("Half an agent")
         await expect(page.get_by_label("API key")).to_have_count(0)
+        # Whose key was revoked comes back with another one.
+        await access.revoke(DEFAULT_TENANT, issued[1][0].key_id)
+        await expect(page.locator(".notice")).to_contain_text("was revoked")
+        await expect(page.get_by_label("Name", exact=True)).to_be_hidden()
+        await signed_in(page, keys[2])
+        await expect(page.get_by_label("Name", exact=True)).to_have_value("Half an agent")
         # Somebody else finds nothing of it.
         await expire(page, server)
         await page.unroute(WHOAMI)
@@ -178,6 +189,20 @@ async def test_signing_out_reaches_the_other_tabs_and_a_list_the_other_devices(o
             await expect(page.get_by_label("API key")).to_be_visible()
 
 
+async def test_signing_out_everywhere_else_reaches_every_other_device_and_not_this_one(open_page: Open) -> None:
+    async with start_server(GUARDED, drivers=driver()) as server:
+        desk, *others = [await open_page(f"{server.url}/me") for _ in range(3)]
+        for page in (desk, *others):
+            await signed_in(page, first_key(server))
+        await desk.reload()
+        await expect(desk.locator(".lines li")).to_have_count(3)
+        await desk.get_by_role("button", name="Sign out everywhere else").click()
+        for page in others:
+            await expect(page.locator(".notice")).to_contain_text("signed out on this device")
+        await expect(desk.locator(".lines li")).to_have_count(1)
+        await expect(desk.get_by_role("button", name="Sign out everywhere else")).to_have_count(0)
+
+
 async def test_a_page_of_another_origin_can_neither_use_nor_frame_it(open_page: Open) -> None:
     async with start_server(GUARDED, drivers=driver()) as server, start_server(IN_MEMORY, drivers=driver()) as other:
         page = await open_page(server.url)
@@ -197,6 +222,18 @@ async def test_a_page_of_another_origin_can_neither_use_nor_frame_it(open_page: 
         async with foreign.expect_response(lambda response: "ws-token" in response.url) as answered:
             await foreign.evaluate(posted, f"{server.url}/v1/auth/ws-token")
         assert (await answered.value).status == 403
+        # Nor can a program that has the cookie and does not say where it comes from, or comes with a key as well.
+        for headers, status in (
+            ({}, 403),
+            ({"Origin": server.url, "Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Origin": other.url, "Sec-Fetch-Site": "same-origin"}, 403),
+            ({"Origin": server.url, "Sec-Fetch-Site": "same-origin", "Authorization": "Bearer avm_other"}, 400),
+            # Over plain HTTP browsers do not say which site asks, other than of their own machine: the origin decides.
+            ({"Origin": server.url}, 201),
+            ({"Origin": server.url, "Sec-Fetch-Site": "same-origin"}, 201),
+        ):
+            reply = await page.request.post(f"{server.url}/v1/auth/ws-token", headers=headers)
+            assert reply.status == status, (headers, await reply.text())
         await foreign.set_content(f'<iframe src="{server.url}"></iframe>')
         (frame,) = foreign.frames[1:]
         await frame.wait_for_url(lambda url: url.startswith("chrome-error:"))

@@ -40,7 +40,7 @@ $\style{background:url(//evil.example)}{x}$
 PAYLOADS = [*HOSTILE, *MORE]
 FOREIGN = (
     "body :is(.log, .list, .hits, .lines) :is(img, script, svg:not(.icon), iframe, style, object, embed, base, meta, link, "
-    "form:not(.decision), video, [onclick], [onload], [style])"
+    "form:not(.questions), video, [onclick], [onload], [style])"
 )
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -127,6 +127,36 @@ async def test_odd_texts_are_read_as_they_are_meant(open_page: Open) -> None:
         assert await (await opened.value).evaluate("() => [document.referrer, window.opener]") == ["", None]
 
 
+TYPE = """async (field) => {
+  let touched = 0;
+  const watch = new MutationObserver((records) => {
+    touched += records.filter(({ target }) => target.parentElement?.closest(".composer-holder") === null).length;
+  });
+  watch.observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
+  const lexed = avmCounted.lexed();
+  avmCounted.drawn = 0;
+  for (const letter of "still here") {
+    field.value += letter;
+    field.dispatchEvent(new InputEvent("input", { bubbles: true, data: letter }));
+  }
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  watch.disconnect();
+  return [avmCounted.drawn, touched, avmCounted.lexed() - lexed];
+}"""
+TYPE_TRIES = 5
+
+
+async def check_typing(page: Page) -> None:
+    """Types, which must draw nothing, change nothing outside its field, and read no text again, however long those are."""
+    field = page.get_by_label("Message", exact=True)
+    # The list may have news of its own in these two frames; what typing costs is there every time.
+    counted = [await field.evaluate(TYPE) for _ in range(TYPE_TRIES)]
+    assert [0, 0, 0] in counted, counted
+    await field.press_sequentially("!")
+    await expect(field).to_have_value("still here" * TYPE_TRIES + "!")
+    await field.fill("")
+
+
 async def test_very_long_texts_stay_responsive(open_page: Open) -> None:
     rows = "| a | b |\n|---|---|\n" + "| 1 | two |\n" * 5_000
     texts = {"line": "x" * 100_000, "table": rows}
@@ -145,13 +175,13 @@ async def test_very_long_texts_stay_responsive(open_page: Open) -> None:
     clerk = Definition(name="clerk", tools=("dump",))
     async with start_server(IN_MEMORY, definitions=[clerk], drivers=driver(long_script), tools=[dump]) as server:
         image = await server.agentx.images.create(ImageConfig(definition="clerk"))
-        page = await open_page(f"{server.url}/c/{image.session_id}")
+        page = await open_page(server.url)
+        await page.evaluate("() => sessionStorage.setItem('avm.count', '1')")
+        await page.goto(f"{server.url}/c/{image.session_id}")
         for number, text in enumerate(("line", "table", "tool"), start=1):
             await say(page, text)
             await expect(page.locator(".bill")).to_have_count(number, timeout=60_000)
-            # The page still answers: what is typed is shown.
-            await page.get_by_label("Message", exact=True).press_sequentially("still here")
-            await expect(page.get_by_label("Message", exact=True)).to_have_value("still here")
+            await check_typing(page)
         await page.locator(".tool summary").click()
         shown = await page.locator(".tool pre").last.inner_text()
         assert 0 < len(shown) <= 25_000

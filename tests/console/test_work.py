@@ -104,5 +104,7 @@ async def test_an_answer_draws_itself_and_nothing_else_however_long_the_conversa
             await expect(page.locator(".item").first).not_to_have_id(first or "")
             assert await page.locator(".item").count() <= 200
         await expect(page.locator(".said").first).to_have_text("question 0")
+        # The price of the oldest answer, too, although it lies before the turns that were read with the newest page.
+        await expect(page.locator(".item-answer").first.locator(".bill-amounts")).to_contain_text("scripted")
         await page.get_by_role("button", name="Show later messages").click()
         await expect(page.locator(".said").first).not_to_have_text("question 0")

@@ -148,9 +148,9 @@ export class Channel {
   }
 
   /** Reads a page of a session and follows it: its events come to the handlers from the end of that page on. */
-  async openSession(sessionId: string, limit: number): Promise<Commands["session_history"]["reply"]> {
+  async openSession(sessionId: string, limit: number, turns = false): Promise<Commands["session_history"]["reply"]> {
     this.#cursors.open(sessionId);
-    return this.ask("session_history", { sessionId, order: "newest", limit, follow: true }, (page) =>
+    return this.ask("session_history", { sessionId, order: "newest", limit, follow: true, ...(turns ? { turns } : {}) }, (page) =>
       this.#cursors.follow(sessionId, Number(page.logCursor ?? 0)),
     );
   }

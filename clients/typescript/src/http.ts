@@ -64,26 +64,35 @@ export class HttpClient {
     { name, mediaType, onProgress, signal }: { name?: string; mediaType?: string; onProgress?: (part: number) => void; signal?: AbortSignal } = {},
   ): Promise<AttachmentRecord> {
     const query = new URLSearchParams({ container: containerId, ...(name === undefined ? {} : { name }) });
-    const path = `/v1/attachments?${query}`;
     const type = mediaType ?? ((file instanceof Blob && file.type) || "application/octet-stream");
-    // Only this old interface says how much has been sent.
-    if (onProgress !== undefined && typeof XMLHttpRequest !== "undefined") return this.#sendWatched(path, file, type, onProgress, signal);
-    const body = typeof file === "string" ? new Blob([file]) : file;
-    return content(await this.fetch("POST", path, { headers: { "Content-Type": type }, body, signal }));
+    return this.send("POST", `/v1/attachments?${query}`, file, { mediaType: type, onProgress, signal });
   }
 
-  async #sendWatched(path: string, file: Bytes, type: string, onProgress: (part: number) => void, signal?: AbortSignal): Promise<AttachmentRecord> {
+  /** Sends a file to a path, such as a document of a collection. Rejects with `AgentVMError`. */
+  async send<T>(
+    method: string,
+    path: string,
+    file: Bytes,
+    { mediaType = "application/octet-stream", onProgress, signal }: { mediaType?: string; onProgress?: (part: number) => void; signal?: AbortSignal } = {},
+  ): Promise<T> {
+    // Only this old interface says how much has been sent.
+    if (onProgress !== undefined && typeof XMLHttpRequest !== "undefined") return this.#sendWatched(method, path, file, mediaType, onProgress, signal);
+    const body = typeof file === "string" ? new Blob([file]) : file;
+    return content(await this.fetch(method, path, { headers: { "Content-Type": mediaType }, body, signal }));
+  }
+
+  async #sendWatched<T>(method: string, path: string, file: Bytes, type: string, onProgress: (part: number) => void, signal?: AbortSignal): Promise<T> {
     const credentials = await this.#credentials();
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();
-      request.open("POST", `${this.#url}${path}`);
+      request.open(method, `${this.#url}${path}`);
       request.timeout = LONG_DEADLINE_MS;
       for (const [name, value] of Object.entries({ "Content-Type": type, ...credentials })) request.setRequestHeader(name, value);
       request.upload.onprogress = ({ loaded, total }) => onProgress(total === 0 ? 0 : loaded / total);
       const fail = () => reject(unreachable());
       Object.assign(request, { onerror: fail, ontimeout: fail, onabort: fail });
       request.onload = () => {
-        if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText) as AttachmentRecord);
+        if (request.status >= 200 && request.status < 300) resolve(JSON.parse(request.responseText) as T);
         else reject(errorOf(request.status, request.responseText));
       };
       signal?.addEventListener("abort", () => request.abort());

@@ -75,6 +75,7 @@ export const ROUTES: Readonly<Record<string, Route>> = {
   "channel.disable": { method: "POST", path: "/v1/channels/{channelId}/disable" },
   "channel.delete": { method: "DELETE", path: "/v1/channels/{channelId}" },
   "sandbox.run": { method: "POST", path: "/v1/sandboxes/run" },
+  "sandbox.tiers": { method: "GET", path: "/v1/sandboxes/tiers" },
   "config.show": { method: "GET", path: "/v1/config" },
   "config.change": { method: "PUT", path: "/v1/config" },
   "config.history": { method: "GET", path: "/v1/config/history" },

@@ -166,7 +166,9 @@ export class SessionManager {
     this.#runtime = runtime;
   }
 
-  async create(imageId: string, title?: string): Promise<Session> {
+  /** Creates a session of an image; without one, of a new image of the default definition. */
+  async create(imageId?: string, title?: string): Promise<Session> {
+    imageId ??= (await this.#runtime.ask("image_create", { containerId: "default" })).record.imageId;
     const { session } = await this.#runtime.ask("session_create", { imageId, title });
     return new Session(this.#runtime, session!);
   }

@@ -10,19 +10,19 @@ export type Scope = { containerId?: string; imageId?: string; agentId?: string; 
 export interface Events {
   /** An agent started. `definitionName` holds the image's name, as 1.x has it. */
   agent_registered: { containerId: string; agentId: string; definitionName: string; registeredAt: number; imageId?: string };
-  /** The conversation was handed over to another agent of the image, which answers from here on; `agent` is its URI, empty for the image's own. */
+  /** The conversation was handed over to another agent of the image, which answers from now on; `agent` is its URI, empty for the image's own. */
   agent_switched: { turnId: string; agent: string; name: string };
   /** An agent ended. */
   agent_unregistered: { containerId: string; agentId: string; imageId?: string };
   /** A model call ended with text. The id is that of `message_start`. */
   assistant_message: AssistantMessage;
-  /** A container is new. */
+  /** A container was created. */
   container_created: { containerId: string; createdAt: number };
-  /** A container was deleted with all that was in it, for good; a client forgets it. */
+  /** A container was permanently deleted with its content; clients drop it. */
   container_deleted: { containerId: string; deletedAt: number };
   /** The turn completed or was interrupted. A failed turn has `error_occurred` instead. */
   conversation_end: { reason: "completed" | "interrupted" };
-  /** The message waits until the turn before it has ended. */
+  /** The message waits for the end of the previous turn. */
   conversation_queued: { messageId: string };
   /** The model writes text. Once per text block. */
   conversation_responding: {};
@@ -38,13 +38,13 @@ export interface Events {
   error_received: { message: string; errorCode: string };
   /** A file of the session was deleted. */
   file_deleted: { path: string; timestamp: number };
-  /** A file of the session has new bytes: by a tool, or by an upload. `digest` names the bytes. Of a call that changes more than 100 files, 100 are told. */
+  /** A tool or an upload has changed a file of the session. `digest` is that of its content. A call that changes more than 100 files causes 100 events. */
   file_written: { path: string; timestamp: number; size: number; digest: string };
   /** An image was built. */
   image_created: { imageId: string; containerId: string; name: string; createdAt: number };
-  /** An image and its histories are gone; one that went with its last session comes back with it. */
+  /** An image and its histories were deleted. An image that was deleted with its last session is restored with it. */
   image_deleted: { imageId: string; containerId: string };
-  /** An image was renamed, described or built anew. */
+  /** An image was renamed, described or rebuilt. */
   image_updated: { imageId: string; containerId: string; name: string; updatedAt: number; description?: string };
   /** A piece of the tool's input, as JSON text. */
   input_json_delta: { partialJson: string };
@@ -54,19 +54,19 @@ export interface Events {
   message_delta: { usage: Usage };
   /** The user's message is stored. */
   message_persisted: { sessionId: string; messageId: string; savedAt: number };
-  /** A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer. `text` is there after a restart: what was told of the message before, with which it begins; only what follows is told. */
+  /** A model call began to answer. `asked` is the `<provider>/<model>` that was called, `model` the name that it reports, `askedAt` the time of the call; `attempt` is 2 or more after a retry or a fallback. After a restart `text` is the beginning of the message that was sent before; only the rest follows. */
   message_start: { messageId: string; model: string; asked?: string; askedAt?: number; attempt?: number; text?: string; draft?: boolean };
   /** The model call ended. `tool_use` means that tools run and another call follows. */
   message_stop: { stopReason: string };
-  /** The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. `reason` is the code of its error, `retryAt` when it may be asked again. */
+  /** The chosen provider is unavailable, so this model call goes to another; both are `<provider>/<model>`. `reason` is the code of its error, `retryAt` when it may be called again. */
   provider_fallback: { from: string; to: string; reason: string; retryAt?: number };
-  /** A soft limit is reached; nothing is refused yet. `resetAt` is when the window is renewed. */
+  /** A soft limit is reached; nothing is refused yet. `resetAt` is when the period is renewed. */
   quota_warning: { metric: string; limit: number; used: number; resetAt?: number };
-  /** The events after the subscriber's cursor are no longer there. Read the history, then go on from `cursor`. */
+  /** The events after the subscriber's cursor are no longer stored. Read the history, then continue from `cursor`. */
   resync_required: { sessionId: string; cursor: string };
   /** A schedule was due `count` times, the first at `dueAt`, and did not run. `reason` is `outage`, `overlap`, `budget`, or the code of an error. */
   schedule_missed: { scheduleId: string; name: string; count: number; dueAt: number; reason: string };
-  /** The messages up to that one were summarized; they stay. `session_summaries` shows the summary. */
+  /** The messages up to that one were summarized; they are kept. `session_summaries` shows the summary. */
   session_compacted: { sessionId: string; summaryId: string; messageId: string; tokens: number };
   /** A session was added to an image. */
   session_created: { sessionId: string; imageId: string; containerId: string; title: string | null; createdAt: number };
@@ -74,21 +74,21 @@ export interface Events {
   session_deleted: { sessionId: string; imageId: string; containerId: string; deletedAt: number; restorableUntil: number };
   /** The session's agent ended. The history stays; the name is 1.x's. */
   session_destroyed: { sessionId: string; agentId: string; containerId: string };
-  /** Somebody has begun to write in a session, or `removed` what they had begun; the text is theirs alone, and not told. `userId` is absent where nobody has to say who they are, `device` for what is of no device. */
+  /** A draft was saved or `removed`; its text is private and not sent. `userId` is absent without authentication, `device` for a draft without a device. */
   session_draft_updated: { sessionId: string; updatedAt: number; userId?: string; device?: string; removed?: boolean };
-  /** A session began with what was said in another. */
+  /** A session was created as a copy of another. */
   session_forked: { originalSessionId: string; newSessionId: string; newImageId: string; forkedAt: number; messageId?: string };
-  /** Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to say who they are. */
+  /** A user has read a session: `unread` answers remain. `userId` is absent without authentication. */
   session_read: { sessionId: string; unread: number; readAt: number; userId?: string };
-  /** A deleted session is back. */
+  /** A deleted session was restored. */
   session_restored: { sessionId: string; imageId: string; containerId: string; title: string | null; updatedAt: number };
-  /** Messages were taken back; a client drops them, or reads the history again. */
+  /** Messages were removed by a rewind; a client drops them, or reads the history again. */
   session_rewound: { sessionId: string; rewindId: string; messageIds: string[]; rewoundAt: number; keptId?: string; folded?: number };
-  /** A session was given a title, or lost it. */
+  /** The title of a session was set or removed. */
   session_title_updated: { sessionId: string; title: string | null; updatedAt: number };
-  /** A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then. */
+  /** A session was pinned, unpinned, archived or unarchived; without `pinnedAt` or `archivedAt` it is not pinned or archived. */
   session_updated: { sessionId: string; imageId: string; containerId: string; updatedAt: number; pinnedAt?: number; archivedAt?: number };
-  /** A command failed. Goes to the connection that sent it, before the reply. */
+  /** A command failed. Sent to the connection of the command, before the reply. */
   system_error: { message: string; severity: "error" | "fatal" | "info" | "warn"; code: string; requestId?: string };
   /** Text begins. The category is 1.x's. */
   text_content_block_start: {};
@@ -98,47 +98,47 @@ export interface Events {
   text_delta: { text: string };
   /** A piece of the model's reasoning. */
   thinking_delta: { text: string };
-  /** A wait ended. `decision` is also `expired`, or `superseded` when the user went on. */
+  /** A wait ended. `decision` is also `expired`, or `superseded` by a new message of the user. */
   tool_answered: { waitId: string; turnId: string; toolId: string; toolName: string; decision: "answer" | "approve" | "deny" | "edit" | "expired" | "superseded"; by?: string; reason?: string; sessionId?: string };
-  /** The model asked for a tool. */
+  /** The model called a tool. */
   tool_call_message: ToolCallMessage;
-  /** A tool gave its result; with `parentId` to a program, and a long one is cut here. */
+  /** A tool returned its result; with `parentId` to a program, and a long result is truncated here. */
   tool_completed: { toolId: string; toolName: string; result: unknown; parentId?: string };
-  /** A call is not made, because a rule or a person says so. `reason` is what the model is told. */
+  /** A rule or a person has denied a call. `reason` is the text that the model receives. */
   tool_denied: { turnId: string; toolId: string; toolName: string; reason: string };
-  /** Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it. With `parentId` a program makes the call, and `input` is there unless it is long. */
+  /** Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it. With `parentId` a program makes the call, and `input` is present unless it is long. */
   tool_executing: { toolId: string; toolName: string; input: Record<string, unknown>; parentId?: string };
-  /** A tool failed. The model is told, and the turn goes on. */
+  /** A tool failed. The model gets the error, and the turn continues. */
   tool_failed: { toolId: string; toolName: string; error: string; parentId?: string };
-  /** The model begins to ask for a tool. */
+  /** The model begins a tool call. */
   tool_planned: { toolId: string; toolName: string };
-  /** A call goes on. Four a second are sent at most; of what comes between, the last. */
+  /** A call reports progress. At most four per second are sent; of those in between, the last. */
   tool_progress: { turnId: string; toolId: string; toolName: string; progress: number; total?: number; message?: string };
   /** The raw result of a tool, or the text of its error. */
   tool_result: { toolCallId: string; result: unknown; isError: boolean };
-  /** A tool gave its result or failed. */
+  /** A tool returned its result or failed. */
   tool_result_message: ToolResultMessage;
-  /** A call begins that has waited, or that must not run twice. It is stored before the call is made. */
+  /** A call starts that has waited, or that must not run twice. The event is stored before the call is made. */
   tool_started: { turnId: string; toolId: string; toolName: string };
-  /** The model begins to ask for a tool. */
+  /** The model begins a tool call. */
   tool_use_start: { toolCallId: string; toolName: string };
   /** The tool's input is complete. */
   tool_use_stop: { toolCallId: string; toolName: string; input: Record<string, unknown> };
-  /** Nobody has answered until `expiresAt`: the call is not made, and the turn goes on. */
+  /** There was no answer until `expiresAt`: the call is denied, and the turn continues. */
   tool_wait_expired: { waitId: string; turnId: string; toolId: string; toolName: string; sessionId?: string };
-  /** A call waits: for an approval, for its client, which runs it, or for what its tool asks. Answer with `tool_answer`, which gives back the `fingerprint`; nobody answers until `expiresAt`: the call is denied. */
-  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "child" | "client" | "consent" | "elicitation" | "question" | "timer"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string; sessionId?: string };
-  /** Every open call of the turn waits for somebody; the turn goes on with the first answer. `active` is how long it has run, in milliseconds. */
+  /** A call waits for an approval, for the client that runs it, or for an answer to its tool. Answer with `tool_answer` and the `fingerprint`; without an answer the call is denied at `expiresAt`. */
+  tool_waiting: { waitId: string; turnId: string; toolId: string; toolName: string; kind: "approval" | "child" | "client" | "consent" | "elicitation" | "question" | "timer"; input: Record<string, unknown>; fingerprint: string; decisions: ("answer" | "approve" | "deny" | "edit")[]; why: string; audience: string; expiresAt: number; questions?: Record<string, Question>; url?: string; held?: boolean; sessionId?: string };
+  /** Every open call of the turn waits for an answer; the turn continues with the first one. `active` is how long it has run, in milliseconds. */
   turn_parked: { turnId: string; messageId: string; waits: string[]; active: number; timestamp: number };
   /** A turn was accepted and stored, together with the user's message. */
   turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; keyId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions; origin?: TurnOrigin };
-  /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the turn costs the tenant. */
+  /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the tenant is charged. */
   turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number; output?: unknown };
-  /** The server was restarted during the turn, which goes on. A message that was not finished goes on too, under a new id: see `message_start`. */
+  /** The server was restarted during the turn, which continues. An unfinished message continues under a new id: see `message_start`. */
   turn_resumed: { turnId: string; messageId: string; attempt: number; timestamp: number; userId?: string };
-  /** The server is being restarted; the turn goes on when it is back, with `turn_resumed`. */
+  /** The server is being restarted; the turn continues after the restart, with `turn_resumed`. */
   turn_suspended: { turnId: string; messageId: string; timestamp: number };
-  /** The user's message. Also tells the user's other devices. */
+  /** The user's message, also for the user's other devices. */
   user_message: UserMessage;
 }
 
@@ -150,7 +150,7 @@ export interface Commands {
   container_get: { request: { containerId: string }; reply: { exists: boolean; containerId?: string } };
   /** List the containers that you may use, oldest first, page by page. */
   container_list: { request: { cursor?: string | null; limit?: number }; reply: { containerIds: string[]; nextCursor?: string } };
-  /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts what would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
+  /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts the data that would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
   container_delete: { request: { containerId: string; dryRun?: boolean }; reply: { containerId: string; deleted: boolean; owned?: OwnedRecord } };
   /** List the definitions that images can be built from. The server's own, those registered since it started, then the agents of the resource centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission `resources:read`. */
   definition_list: { request: {}; reply: { definitions: DefinitionRecord[] } };
@@ -162,11 +162,11 @@ export interface Commands {
   image_create: { request: { containerId: string; config?: ImageConfig | null }; reply: { record: ImageRecord; warnings?: string[] } };
   /** Build an image from a given definition; otherwise like `imageCreate`. */
   image_build: { request: { containerId: string; definition: string | Definition; config?: ImageConfig | null }; reply: { record: ImageRecord; warnings?: string[] } };
-  /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Change an image. Changes the given fields that are not `null`, and resets those in `clear`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. Other references keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   image_update: { request: { imageId: string; updates?: ImageUpdates }; reply: { record: ImageRecord; warnings?: string[] } };
-  /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Resolve the references of an image again and rebuild it. References with an exact version keep it. `changes` lists references that resolve to another version now; without any, nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   image_upgrade: { request: { imageId: string; dryRun?: boolean }; reply: { record: ImageRecord; changes: ImageChange[]; diff: Record<string, ImageDifference>; applied: boolean; warnings?: string[] } };
-  /** Get the image of an agent in a container; the first time, build it. One image for each agent and container. When the agent means another build now, because its definition has changed or a reference floats, the image is rebuilt, and its sessions go on with it. Fails with `definitionNotFound`, `resourceNotFound`, `imageNotFound`, and as `imageCreate` does. */
+  /** Get the image of an agent in a container; the first time, build it. One image for each agent and container. If the agent has changed since, by its definition or a reference without an exact version, the image is rebuilt, and its sessions continue with it. Fails with `definitionNotFound`, `resourceNotFound`, `imageNotFound`, and as `imageCreate` does. */
   image_open: { request: { agent: string; containerId?: string | null }; reply: { record: ImageRecord; warnings?: string[] } };
   /** Start the agent of an image's default session, or return the running one (`reused`). Subscribes. Emits `agentRegistered` for a new agent. Fails with `imageNotFound`, `shuttingDown`. */
   image_run: { request: { imageId: string }; reply: { imageId: string; agentId: string; reused: boolean; sessionId?: string } };
@@ -174,7 +174,7 @@ export interface Commands {
   image_stop: { request: { imageId: string }; reply: { imageId: string } };
   /** List the images of a container, newest first. Without `containerId`, of the containers that this connection has worked with. Subscribes to their default sessions. */
   image_list: { request: { containerId?: string | null }; reply: { records: ImageRecord[] } };
-  /** Show an image. Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
+  /** Show an image. `config` is the effective configuration of the image, `written` the one that was requested. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
   image_get: { request: { imageId: string }; reply: { record: ImageRecord | null } };
   /** Stop the agents of an image, then delete it with its sessions and messages. Deleting an image that does not exist succeeds. Emits `imageDeleted`. */
   image_delete: { request: { imageId: string }; reply: { imageId: string } };
@@ -184,7 +184,7 @@ export interface Commands {
   attachment_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { records: AttachmentRecord[]; nextCursor?: string } };
   /** Show the record of a file. Fails with `attachmentNotFound`, also for one that only another container has, and `containerForbidden`. */
   attachment_get: { request: { attachment: string; containerId?: string | null }; reply: { record: AttachmentRecord } };
-  /** Register a resource. The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for what it refers to, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the field of the content, where one is at fault. */
+  /** Register a resource. Registering an identical version again changes nothing (200 over HTTP). With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for a reference, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the invalid field of the content. */
   resource_register: { request: { type: string; name: string; content: Record<string, unknown>; version?: string | null; description?: string | null; tags?: string[] | null; visibility?: "private" | "public" | null; schema?: Record<string, unknown> | null; dependencies?: Record<string, string> | null; tag?: string | null; dryRun?: boolean }; reply: { id: string; uri: string; version: string; digest: string; record: ResourceRecord; warnings?: string[]; created?: boolean } };
   /** Publish a new version of the tenant's own resource: `version`, or the next patch, minor or major (`bump`). Fails with `resourceNotFound`, `resourceVersionExists`, `accessDenied` for others', and as `resourceRegister` does. */
   resource_publish: { request: { uri: string; content?: Record<string, unknown> | null; version?: string | null; bump?: "major" | "minor" | "patch" | null; tag?: string | null; description?: string | null; tags?: string[] | null; visibility?: "private" | "public" | null; schema?: Record<string, unknown> | null; dependencies?: Record<string, string> | null; dryRun?: boolean }; reply: { id: string; uri: string; version: string; digest: string; record: ResourceRecord; warnings?: string[]; created?: boolean } };
@@ -204,17 +204,17 @@ export interface Commands {
   agent_interrupt: { request: { imageId?: string | null; agentId?: string | null; sessionId?: string | null; turnId?: string | null }; reply: { imageId?: string; agentId?: string } };
   /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
   tool_explain: { request: { turnId: string; callId: string }; reply: { turnId: string; callId: string; tool: string; policy: string; tier?: "container" | "inline" | "isolate" | "process" | "remote"; price?: number; startMs?: number; why?: string[][]; sessionId?: string } };
-  /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+  /** List the memories of a container, the newest first. Proposed memories are included: no model receives them before a person accepts them with `memoryPut`. */
   memory_list: { request: { containerId: string }; reply: { containerId: string; memories: Memory[] } };
-  /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+  /** Add a memory, and the container if there is none. A pinned memory is in every prompt; of the others first those that match the question, then the newest. */
   memory_add: { request: { containerId: string; text: string; pinned?: boolean }; reply: { memory: Memory } };
-  /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+  /** Change a memory, accept a proposed one, or add one under your own id. From then on, rewinding the conversation that it comes from does not remove it. */
   memory_put: { request: { containerId: string; memoryId: string; text: string; pinned?: boolean }; reply: { memory: Memory } };
   /** Delete a memory. */
   memory_delete: { request: { containerId: string; memoryId: string }; reply: { memoryId: string } };
-  /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
+  /** List waiting tool calls, the oldest first. Of a session, a container, or all that you may use. */
   tool_waits: { request: { cursor?: string | null; limit?: number; containerId?: string | null; sessionId?: string | null; state?: "answered" | "open" | null }; reply: { waits: WaitView[]; nextCursor?: string } };
-  /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
+  /** Answer a waiting tool call: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
   tool_answer: { request: { waitId: string; fingerprint: string; decision: "answer" | "approve" | "deny" | "edit"; input?: Record<string, unknown> | null; result?: unknown; reason?: string | null; remember?: "image" | "session" | null }; reply: { waitId: string; turnId: string; decision: "answer" | "approve" | "deny" | "edit" } };
   /** List the sessions of an image, its default session first. */
   session_list: { request: { imageId: string }; reply: { sessions: Session[] } };
@@ -223,7 +223,7 @@ export interface Commands {
   /** Search messages and titles. The best match first. Every word must be in a message, or in a title; a word of three letters or more also matches the beginning of a longer one. */
   session_search: { request: { q: string; containerId?: string | null; imageId?: string | null; sessionId?: string | null; role?: "assistant" | "tool" | "user" | null; tool?: string | null; since?: number | string | null; until?: number | string | null; cursor?: string | null; limit?: number }; reply: { found: FoundRecord[]; total: number; capped?: boolean; nextCursor?: string; titles?: TitleRecord[] } };
   /** Read the messages of a session, from either end, or around one of them. */
-  session_history: { request: { sessionId: string; order?: "newest" | "oldest"; cursor?: string | null; around?: string | null; rewind?: string | null; follow?: boolean; limit?: number }; reply: { sessionId: string; messages: (UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage)[]; total: number; nextCursor?: string; previousCursor?: string; logCursor?: string } };
+  session_history: { request: { sessionId: string; order?: "newest" | "oldest"; cursor?: string | null; around?: string | null; rewind?: string | null; follow?: boolean; turns?: boolean; limit?: number }; reply: { sessionId: string; messages: (UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage)[]; total: number; turns?: TurnRow[]; nextCursor?: string; previousCursor?: string; logCursor?: string } };
   /** Read the newest messages of a session at once. */
   session_messages: { request: { sessionId: string }; reply: { sessionId: string; messages: (UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage)[]; truncated?: boolean } };
   /** Create a session of an image. */
@@ -254,33 +254,37 @@ export interface Commands {
   file_get: { request: { sessionId: string; path: string }; reply: { file: SessionFile } };
   /** List the states that a file of a session had, the newest first. One for each message that changed the file; changes that were rewound are left out. */
   file_versions: { request: { sessionId: string; path: string; limit?: number }; reply: { path: string; versions: FileVersion[] } };
+  /** Download a file of a session, of up to 4 MiB. A larger one is downloaded over HTTP. Fails with `fileNotFound`, `invalidInput`. */
+  file_read: { request: { sessionId: string; path: string; digest?: string | null }; reply: { file: SessionFile; data: string } };
+  /** Write a file of a session, of up to 4 MiB: it is created, or replaced. A larger one is uploaded over HTTP. Fails with `workspaceFull`, `filePathInvalid`, `quotaExceeded`, `invalidInput`. */
+  file_write: { request: { sessionId: string; path: string; data: string; executable?: boolean }; reply: { file: SessionFile } };
   /** Delete a file of a session. With `If-Match` only if it has the bytes of that ETag. */
   file_delete: { request: { sessionId: string; path: string }; reply: { path: string } };
-  /** Fork a session. A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a rewind. */
+  /** Fork a session. The new session starts with the messages of this one, up to and including a message, which may also be a rewound one. */
   session_fork: { request: { sessionId: string; messageId?: string | null; imageId?: string | null; title?: string | null }; reply: { session: SessionRecord | null } };
   /** Remove the end of a session. The messages leave the history and the search, and are kept. */
   session_rewind: { request: { sessionId: string; messageId?: string | null; before?: string | null; onBusy?: "interrupt" | "reject" }; reply: { sessionId: string; messageIds: string[]; rewindId?: string } };
-  /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them. */
+  /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` continues from one of them. */
   session_rewinds: { request: { sessionId: string }; reply: { sessionId: string; rewinds: Rewind[] } };
   /** Send a message to an agent. Its answer comes as events. */
   message_send: { request: { content: string | (TextPart | ImagePart | FilePart)[]; imageId?: string | null; agentId?: string | null; sessionId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "queue" | "reject"; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions | null; output?: OutputFormat | null }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Replace a user's message. Later messages are removed from the history in the same commit and kept, and a turn begins. */
-  message_edit: { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
+  message_edit: { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject"; options?: TurnOptions | null }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
   /** Regenerate an answer. The old one is kept and can be viewed. */
-  message_regenerate: { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
-  /** Run an agent once, without a session to go on with. Its answer comes as events; a turn that waits for somebody keeps its session until it has ended. */
+  message_regenerate: { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject"; options?: TurnOptions | null }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
+  /** Run an agent once, without a session to continue with. Its answer arrives as events; a waiting turn keeps its session until it has ended. */
   run_start: { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string; keep?: boolean }; reply: { agentId: string; imageId?: string; messageId?: string; turnId?: string; sessionId?: string; cursor?: string } };
-  /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
+  /** Summarize older messages to free context. The newest exchanges are left out. This is a billed model call; the messages are not changed. */
   session_compact: { request: { sessionId: string }; reply: { sessionId: string; summary: Summary } };
   /** List the summaries of a session, the newest first. */
   session_summaries: { request: { sessionId: string }; reply: { sessionId: string; summaries: Summary[] } };
-  /** Save a draft; with `ifUpdatedAt` only if it was not changed meanwhile. */
+  /** Save a draft; with `ifUpdatedAt` only if it has not changed since. */
   session_draft: { request: { sessionId: string; text: string; device?: string | null; ifUpdatedAt?: number | null }; reply: { sessionId: string; saved: boolean; draft?: Draft } };
   /** List your own drafts in a session, of all your devices. */
   session_drafts: { request: { sessionId: string }; reply: { sessionId: string; drafts: Draft[] } };
   /** List your own drafts of all sessions, each with its beginning. */
   session_draft_list: { request: { containerId?: string | null; limit?: number }; reply: { drafts: DraftListed[] } };
-  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you. A call that needs an approval is denied, unless `onAsk` is `wait`. */
   schedule_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; cron: string; zone?: string; sessionMode?: "new" | "same"; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number }; reply: { schedule: ScheduleView } };
   /** List schedules, oldest first. */
   schedule_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { schedules: ScheduleView[]; nextCursor?: string } };
@@ -292,9 +296,9 @@ export interface Commands {
   schedule_delete: { request: { scheduleId: string }; reply: {} };
   /** List the last runs of a schedule, and the times at which it did not run, newest first. */
   schedule_runs: { request: { scheduleId: string }; reply: { runs: RunRecord[] } };
-  /** Run a schedule once now, besides its times, as it would run then. */
+  /** Run a schedule once now, in addition to its times. */
   schedule_run: { request: { scheduleId: string }; reply: { sessionId: string; turnId: string; isNew: boolean } };
-  /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  /** Create a trigger: another program starts turns of an agent. The agent receives your message, followed by the body of the request as data. The secret is shown once; requests are signed with it. */
   trigger_create: { request: { agent: string; message: string; name?: string | null; containerId?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; sessionMode?: "new" | "same" | null }; reply: { trigger: TriggerView } };
   /** List triggers, oldest first. */
   trigger_list: { request: { containerId?: string | null; cursor?: string | null; limit?: number }; reply: { triggers: TriggerView[]; nextCursor?: string } };
@@ -326,23 +330,23 @@ export interface HttpOperations {
   "auth.whoami": { request: {}; reply: Whoami };
   /** Create a token for one WebSocket. It opens one WebSocket within a minute, so it may appear in a URL: it is useless to a later reader. */
   "auth.ws_token": { request: {}; reply: SocketToken };
-  /** Sign a browser in with an API key. The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is signed out or not used for 14 days. A request with the cookie that changes something must come from a page of this server. */
+  /** Sign a browser in with an API key. The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is signed out or not used for 14 days. A request with the cookie that writes must come from a page of this server. */
   "auth.sign_in": { request: { key?: string | null; keep?: boolean }; reply: BrowserSessionView };
-  /** Sign out the browser that asks. */
+  /** Sign out this browser. */
   "auth.sign_out": { request: {}; reply: undefined };
   /** List your signed-in browsers, the last used first. */
   "auth.sessions": { request: { cursor?: string | null; limit?: number }; reply: BrowserSessionViewPage };
   /** Sign out one of your browsers. Its sockets are closed at once. */
   "auth.session_end": { request: { browserSessionId: string }; reply: undefined };
-  /** Start the sign-in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
+  /** Start the sign-in at the identity provider. The response sets a cookie, which the callback requires, and contains the address of the provider. Both are valid for ten minutes. */
   "auth.oidc_start": { request: { next?: string; keep?: boolean; invitation?: string | null }; reply: OidcAddress };
-  /** Finish the sign-in after the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
+  /** Finish the sign-in after the identity provider. Redirects to the page where the sign-in started, with the cookie of a browser session; or to `/login?problem=` with the reason. A state can be used once. */
   "auth.oidc_callback": { request: { state?: string; code?: string; iss?: string | null; error?: string | null; error_description?: string | null; session_state?: string | null; scope?: string | null; authuser?: string | null; prompt?: string | null; hd?: string | null }; reply: undefined };
   /** Show your preferences for the console. They are the same on every device. A key without a user has its own. */
   "preferences.get": { request: {}; reply: Preferences };
   /** Replace your preferences for the console. */
   "preferences.put": { request: { language?: "en" | "zh" | null; theme?: "dark" | "light" | null; sendKey?: "enter" | "modifier" | null; density?: "dense" | "regular" | null; shortcuts?: "off" | "on" | null }; reply: Preferences };
-  /** Create an invitation. The link makes one user with the role, who gets a key or signs in at the identity provider. It is shown once. */
+  /** Create an invitation. The link creates one user with the role, who gets a key or signs in at the identity provider. It is shown once. */
   "invitation.create": { request: { role?: "admin" | "member" | "owner" | "viewer"; externalId?: string | null; displayName?: string | null; days?: number }; reply: InvitationView };
   /** List invitations. Newest first, including those that were accepted, were revoked or have expired. */
   "invitation.list": { request: { cursor?: string | null; limit?: number }; reply: InvitationViewPage };
@@ -350,7 +354,7 @@ export interface HttpOperations {
   "invitation.revoke": { request: { invitationId: string }; reply: undefined };
   /** Show an invitation to the person who has its link. */
   "invitation.show": { request: { key?: string }; reply: InvitationShown };
-  /** Accept an invitation. Makes the user and their first key, which is shown once. */
+  /** Accept an invitation. Creates the user and their first key, which is shown once. */
   "invitation.accept": { request: { key?: string; externalId?: string | null }; reply: KeyView };
   /** Create a tenant. */
   "tenant.create": { request: { slug: string; name: string; description?: string | null; plan?: string | null }; reply: TenantView };
@@ -360,7 +364,7 @@ export interface HttpOperations {
   "tenant.get": { request: { tenant: string }; reply: TenantView };
   /** Change a tenant. */
   "tenant.update": { request: { tenant: string; slug?: string; name?: string; description?: string | null; status?: "active" | "suspended"; plan?: string | null }; reply: TenantView };
-  /** Delete a tenant. Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to. This cannot be undone. With `dryRun` the response counts what would be deleted. */
+  /** Delete a tenant. Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to. This cannot be undone. With `dryRun` the response counts the data that would be deleted. */
   "tenant.delete": { request: { tenant: string; dryRun?: boolean }; reply: OwnedRecord | undefined };
   /** Create a user. */
   "user.create": { request: { externalId: string; displayName?: string | null; role?: "admin" | "member" | "owner" | "viewer" }; reply: UserView };
@@ -370,7 +374,7 @@ export interface HttpOperations {
   "user.get": { request: { userId: string }; reply: UserView };
   /** Change a user. */
   "user.update": { request: { userId: string; displayName?: string | null; role?: "admin" | "member" | "owner" | "viewer"; status?: "active" | "suspended" }; reply: UserView };
-  /** Delete a user. Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone. With `dryRun` the response counts what would be deleted. */
+  /** Delete a user. Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone. With `dryRun` the response counts the data that would be deleted. */
   "user.delete": { request: { userId: string; dryRun?: boolean }; reply: OwnedRecord | undefined };
   /** List the containers that a user may use. In the order in which they were bound; the first was created with the user. */
   "user.list_containers": { request: { userId: string }; reply: BoundViewPage };
@@ -382,11 +386,11 @@ export interface HttpOperations {
   "container.browse": { request: { cursor?: string | null; limit?: number }; reply: ContainerNameViewPage };
   /** Show a container, and count its data. */
   "container.show": { request: { containerId: string }; reply: ContainerView };
-  /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts what would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
+  /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts the data that would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
   "container.delete": { request: { containerId: string; dryRun?: boolean }; reply: OwnedRecord | undefined };
   /** List unfinished erasures, oldest first. The operator sees those of the whole server, including deleted tenants. A finished erasure leaves the list. */
   "erasure.list": { request: {}; reply: ErasureViewPage };
-  /** List quotas and how much of them is used. Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single users. Without `tenants:admin` you see the limits that hold for yourself. A key for some containers that has no user sees no limits of users. */
+  /** List quotas and how much of them is used. Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single users. Without `tenants:admin` you see the limits that apply to you. A key for some containers that has no user sees no limits of users. */
   "quota.list": { request: { userId?: string | null }; reply: QuotaViewPage };
   /** Set a quota. */
   "quota.put": { request: { metric: string; hard?: number | null; soft?: number | null; userId?: string | null; eachUser?: boolean }; reply: QuotaView };
@@ -403,8 +407,8 @@ export interface HttpOperations {
   /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
   "usage.reconcile": { request: { driver?: string | null }; reply: Reconciliation };
   /** Estimate the monthly cost of serving users. Computed from the coefficients and the example prices of this release, without the tokens of models. */
-  "cost.estimate": { request: { users?: number; turns?: number; seconds?: number; deltas?: number; textBytes?: number; connected?: number; peak?: number; tools?: number; months?: number; shape?: "cluster" | "edge" | "one-node" }; reply: CostReport };
-  /** Show the margin of each tenant, and what the choice of cheap sandboxes has saved. */
+  "cost.estimate": { request: { users?: number; turns?: number; seconds?: number; deltas?: number; textBytes?: number; connected?: number; peak?: number; tools?: number; toolSeconds?: number; visits?: number; months?: number; shape?: "cluster" | "edge" | "one-node" }; reply: CostReport };
+  /** Show the margin of each tenant, and the money saved by the choice of cheap sandboxes. */
   "cost.tenants": { request: { cursor?: string | null; limit?: number; since?: string | null; until?: string | null }; reply: TenantMarginPage };
   /** Show the wallet. */
   "wallet.get": { request: {}; reply: WalletView };
@@ -430,18 +434,20 @@ export interface HttpOperations {
   "channel.list": { request: { cursor?: string | null; limit?: number }; reply: ChannelViewPage };
   /** Show a channel and its status. */
   "channel.get": { request: { channelId: string }; reply: ChannelView };
-  /** Connect a bot of a chat platform to an agent. The channel gets a key of its own, which nobody knows, with the rights to talk to agents in the containers of its senders. */
+  /** Connect a bot of a chat platform to an agent. The channel gets its own key, which is never shown, with permission to use agents in the containers of its senders. */
   "channel.create": { request: { name: string; kind: string; agent: string; settings?: Record<string, string>; messagesPerMinute?: number; enabled?: boolean }; reply: ChannelView };
   /** Change a channel. It connects again. With another agent, every chat begins a new session. */
   "channel.update": { request: { channelId: string; name?: string | null; agent?: string | null; settings?: Record<string, string> | null; messagesPerMinute?: number | null }; reply: ChannelView };
-  /** Connect a channel that was disabled. Answers that were left are delivered. */
+  /** Connect a channel that was disabled. Pending answers are delivered. */
   "channel.enable": { request: { channelId: string }; reply: ChannelView };
-  /** Disconnect a channel. Its turns run on; their answers wait. */
+  /** Disconnect a channel. Its turns continue; their answers wait. */
   "channel.disable": { request: { channelId: string }; reply: ChannelView };
   /** Delete a channel and revoke its key. The sessions of its senders stay. */
   "channel.delete": { request: { channelId: string }; reply: undefined };
-  /** Run code in a sandbox. The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds. */
-  "sandbox.run": { request: { engine?: "command" | "javascript" | "python" | "python-subset" | "shell" | "shell-subset" | null; code?: string; argv?: string[]; input?: Record<string, unknown> | null; stdin?: string; env?: Record<string, string>; files?: Record<string, string | JobFile>; executable?: string[]; inputs?: Record<string, string | JobFile>; limits?: SandboxLimits; sandbox?: string | null }; reply: SandboxOutcome };
+  /** Run code in a sandbox. The code runs in its own jail, which is removed before the reply is sent. Its time counts towards the quota of sandbox seconds. */
+  "sandbox.run": { request: { engine?: "command" | "javascript" | "python" | "python-subset" | "shell" | "shell-subset" | null; code?: string; script?: boolean; argv?: string[]; input?: Record<string, unknown> | null; stdin?: string; env?: Record<string, string>; files?: Record<string, string | JobFile>; executable?: string[]; inputs?: Record<string, string | JobFile>; skills?: Record<string, string | JobFile>; limits?: SandboxLimits; sandbox?: string | null }; reply: SandboxOutcome };
+  /** List the tiers of this server, the weakest first, with the engines and walls of each. The first request tries every wall of the machine. */
+  "sandbox.tiers": { request: {}; reply: TiersFound };
   /** Show the effective settings, without secrets. */
   "config.show": { request: { view?: string | null }; reply: ConfigView };
   /** Change settings: all of them, or none if one is invalid. */
@@ -470,29 +476,29 @@ export interface HttpOperations {
   "catalog.tools": { request: {}; reply: BuiltinTools };
   /** Build an image. From the server's default definition, or from the one that `config.definition` names. */
   "image.add": { request: { container?: string | null; config?: ImageConfig | null }; reply: ImageView };
-  /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Change an image. Changes the given fields that are not `null`, and resets those in `clear`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. Other references keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   "image.update": { request: { imageId: string; updates?: ImageUpdates }; reply: ImageView };
-  /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+  /** Resolve the references of an image again and rebuild it. References with an exact version keep it. `changes` lists references that resolve to another version now; without any, nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
   "image.upgrade": { request: { imageId: string; dryRun?: boolean }; reply: UpgradeView };
   /** Save an image as one file. With its definition, its snapshot, and every resource that it was built from; without secrets. The same image always gives the same bytes. Needs `resources:read` if the image has resources. */
   "image.save": { request: { imageId: string }; reply: Response };
-  /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. A file that was altered is refused, and so is one whose image would answer otherwise here. Needs `resources:write` if the image has resources. */
+  /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. An altered file is refused, and so is one whose image would behave differently on this server. Needs `resources:write` if the image has resources. */
   "image.load": { request: { container?: string | null; name?: string | null; digest?: string | null; onConflict?: "fail" | "newVersion" }; reply: ImageView };
   /** List the tags of an image. */
   "image.tags": { request: { imageId: string }; reply: ImageTagsReply };
-  /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+  /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag is deleted with the default session of its image. */
   "image.tag": { request: { imageId: string; tag: string }; reply: ImageTagsReply };
   /** Remove a tag of an image. */
   "image.untag": { request: { imageId: string; tag: string }; reply: undefined };
   /** Stop every agent of an image. A running turn ends as interrupted. Emits `sessionDestroyed` and `agentUnregistered` for each. Fails with `imageNotFound`. */
   "image.stop": { request: { imageId: string }; reply: ImageIdReply };
-  /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that mean another version now. */
-  "image.browse": { request: { cursor?: string | null; limit?: number; container?: string | null }; reply: ImagesPage };
-  /** Show an image. Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
+  /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that resolve to another version now. */
+  "image.browse": { request: { cursor?: string | null; limit?: number; container?: string | null; tag?: string | null }; reply: ImagesPage };
+  /** Show an image. `config` is the effective configuration of the image, `written` the one that was requested. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
   "image.get": { request: { imageId: string }; reply: ImageRecord };
   /** Delete an image. Its sessions and their messages are deleted with it. */
   "image.remove": { request: { imageId: string }; reply: undefined };
-  /** Upload a file that messages can refer to. The body is the file, and Content-Type its media type. A file that the container has already is answered with 200 and stored once. A file that no message refers to is deleted after a day. */
+  /** Upload a file that messages can refer to. The body is the file, and Content-Type its media type. A file that the container already has is stored once (200). A file that no message refers to is deleted after a day. */
   "attachment.upload": { request: { container?: string | null; name?: string | null }; reply: AttachmentRecord };
   /** List the files of a container, the newest first. Files are uploaded over [HTTP](attachments.md). Fails with `containerForbidden`, `invalidInput`. */
   "attachment.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: AttachmentPage };
@@ -502,7 +508,7 @@ export interface HttpOperations {
   "attachment.delete": { request: { attachment: string; container?: string | null }; reply: undefined };
   /** List the types of resources, with the JSON Schema of their content. */
   "resource.types": { request: {}; reply: TypesView };
-  /** Register a resource. The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for what it refers to, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the field of the content, where one is at fault. */
+  /** Register a resource. Registering an identical version again changes nothing (200 over HTTP). With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for a reference, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the invalid field of the content. */
   "resource.register": { request: { type: string; name: string; content: Record<string, unknown>; version?: string | null; description?: string | null; tags?: string[] | null; visibility?: "private" | "public" | null; schema?: Record<string, unknown> | null; dependencies?: Record<string, string> | null; tag?: string | null; dryRun?: boolean }; reply: RegisteredView };
   /** Search for resources. Your own and public ones; the best match first if there is a `q`, else by name. */
   "resource.list": { request: { type?: string | null; q?: string | null; tag?: string | null; owner?: string | null; visibility?: "private" | "public" | null; scope?: "all" | "own" | "public"; dependsOn?: string | null; limit?: number; cursor?: string | null }; reply: ResourcePage };
@@ -518,7 +524,7 @@ export interface HttpOperations {
   "resource.resolve_many": { request: { uri?: string | null; uris?: string[] | null; args?: Record<string, unknown> | null; expand?: "closure" | "content" | "none"; lock?: Pinned[] | null }; reply: Resolved | ResolvedMany };
   /** List the versions of a resource, also yanked ones. */
   "resource.versions": { request: { resourceId: string }; reply: VersionsView };
-  /** Yank a version. From then on it is found only by its exact number; everything that is locked to it keeps working. */
+  /** Yank a version. From then on only references to its exact number resolve to it; locks keep working. */
   "resource.yank": { request: { resourceId: string; version: string }; reply: undefined };
   /** Yank a version, or restore it. */
   "resource.set_yanked": { request: { resourceId: string; version: string; yanked: boolean }; reply: VersionView };
@@ -533,16 +539,16 @@ export interface HttpOperations {
   /** List the dependents of a resource. */
   "resource.dependents": { request: { resourceId: string }; reply: DependentsView };
   /** Export a version as an archive. The same version always gives the same bytes. */
-  "resource.export": { request: { resourceId: string; version?: string | null; deps?: boolean }; reply: Response };
+  "resource.export": { request: { resourceId: string; version?: string | null; deps?: boolean; documents?: boolean }; reply: Response };
   /** Import an exported archive. All of it, or nothing. Everything becomes yours; importing it again changes nothing. */
   "resource.import": { request: { onConflict?: "fail" | "newVersion" | "skip"; dryRun?: boolean }; reply: ImportView };
   /** Download a binary part of a version. */
   "resource.blob": { request: { resourceId: string; digest: string; version?: string | null }; reply: Response };
-  /** Search the documents of a knowledge base. The first search in a version makes its index, which takes a while for many documents. */
+  /** Search the documents of a knowledge base. The first search in a version builds its index, which takes a while for many documents. */
   "resource.query": { request: { resourceId: string; q: string; k?: number | null; version?: string | null }; reply: FoundView };
   /** Open the range of a document that a citation names: exactly these characters. */
   "resource.passage": { request: { cite: string }; reply: PassageView };
-  /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
+  /** Call a tool once, outside a conversation. The input is validated, and rules, secrets, quotas and limits apply as in a conversation. The call never waits: if it needs an approval it is refused, unless `approve` is set and the caller may approve it. */
   "resource.invoke": { request: { resourceId: string; version?: string | null; tool?: string | null; input?: Record<string, unknown>; approve?: boolean }; reply: ToolInvocation };
   /** Create an empty collection. */
   "collection.create": { request: { name: string }; reply: CollectionView };
@@ -550,51 +556,51 @@ export interface HttpOperations {
   "collection.list": { request: { cursor?: string | null; limit?: number }; reply: CollectionViewPage };
   /** Show a collection. */
   "collection.get": { request: { collectionId: string }; reply: CollectionView };
-  /** Delete a collection with all revisions. Knowledge bases that name it find nothing from then on. */
+  /** Delete a collection with all revisions. Searches in knowledge bases that refer to it then find nothing. */
   "collection.delete": { request: { collectionId: string }; reply: undefined };
-  /** Forget older revisions, with the documents that only they have. Knowledge bases that name one of them cannot be searched any more. */
+  /** Delete older revisions, with the documents that only they contain. Knowledge bases that refer to one of them can no longer be searched. */
   "collection.forget": { request: { collectionId: string; before: number }; reply: CollectionView };
   /** List the documents of a collection by name, each with the progress of its indexing. */
   "collection.documents": { request: { collectionId: string; cursor?: string | null; limit?: number; revision?: number | null }; reply: DocumentViewPage };
-  /** Add a document to a collection, or replace it: the body is its bytes. Makes a revision (201), unless the document has these bytes already (200). It is read and indexed beside other work. */
+  /** Add a document to a collection, or replace it: the body is its bytes. Creates a revision (201), unless the bytes are unchanged (200). The document is indexed in the background. */
   "collection.put_document": { request: { collectionId: string; document: string; title?: string | null }; reply: DocumentView };
-  /** Delete a document from every revision of a collection. Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone. */
+  /** Delete a document from every revision of a collection. Searches in older revisions report that it was deleted; its text, passages and bytes are deleted. */
   "collection.delete_document": { request: { collectionId: string; document: string }; reply: undefined };
-  /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
+  /** Show the retention policy, and count the data it would delete now. Counts all expired messages, which takes time: call it before changing a policy, not periodically. */
   "retention.show": { request: { sessionDays?: number | null; archivedDays?: number | null; statelessDays?: number | null; rewoundDays?: number | null; messageDays?: number | null }; reply: RetentionView };
   /** List log entries, or follow the log. Newest first; a page may hold fewer than `limit` entries and still have a `nextCursor`. With `follow=true` the response does not end: new entries are sent as they come, each once, oldest first, as lines of JSON, or as server-sent events if `text/event-stream` is accepted. A stream begins with the newest `limit` entries, or with those after `after`. Only the operator sees entries of no tenant. In a cluster `nodes=all` lists the entries of all nodes, each with its `nodeId`; a stream is that of the node which is asked. */
   "log.list": { request: { cursor?: string | null; limit?: number; level?: "critical" | "debug" | "error" | "info" | "warning" | null; since?: string | null; until?: string | null; request?: string | null; turn?: string | null; session?: string | null; container?: string | null; event?: string | null; text?: string | null; follow?: boolean; after?: number | null; nodes?: string | null }; reply: LogEntries | Response };
-  /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it the errors are those of the node which is asked. */
+  /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it only those of the requested node. */
   "error.list": { request: { since?: string | null; until?: string | null; limit?: number; nodes?: string | null }; reply: ErrorGroups };
   /** List the model providers and their health. In the order of the configuration, as your tenant's calls experience them. Only the operator sees their addresses, and the number of calls of all tenants. */
   "provider.list": { request: { cursor?: string | null; limit?: number }; reply: ProviderHealthPage };
-  /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to scrape each node. */
+  /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the requested node; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Let Prometheus scrape each node. */
   "metric.show": { request: { nodes?: string | null }; reply: ServerMetrics | ClusterMetrics | TenantMetrics | Response };
   /** Show the metrics in the Prometheus text format. */
   "metric.scrape": { request: {}; reply: Response };
-  /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
+  /** Show whether the server is healthy, and remedies if it is not. The status contains no data of tenants. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
   "metric.status": { request: { nodes?: string | null }; reply: ServerStatus };
   /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
   "metric.series": { request: { since?: string | null }; reply: MetricSeries };
-  /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
+  /** List the nodes that share the database, with the number of sessions that each runs. For the operator. A server alone is listed as the only node. */
   "cluster.nodes": { request: {}; reply: ClusterNodes };
-  /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+  /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the drain has started; the node then ends on its own. Clients continue on other nodes. */
   "cluster.drain": { request: { nodeId: string; graceSeconds?: number | null }; reply: DrainedNode };
-  /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: it waits for somebody. */
+  /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: its calls wait for an answer. */
   "turn.list": { request: { cursor?: string | null; limit?: number; session?: string | null; container?: string | null; order?: "newest" | "slowest"; outcome?: "completed" | "failed" | "interrupted" | "parked" | "running" | null; since?: string | null; until?: string | null }; reply: TurnRowPage };
   /** Show the timeline of a turn: its time, usage and cost. Also while it runs. Usage and cost are known even when its events are no longer kept. */
   "turn.show": { request: { turnId: string }; reply: Timeline };
   /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
   "tool.explain": { request: { turnId: string; callId: string }; reply: ToolExplanation };
-  /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that go on until the turn has ended; each event's `id` is its cursor. */
+  /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that continue until the turn has ended; each event's `id` is its cursor. */
   "turn.events": { request: { turnId: string; cursor?: string | null; limit?: number; follow?: boolean; after?: number | null }; reply: RawPage | Response };
   /** Rate the answer of a turn, with an optional note. Replaces your earlier rating. */
   "feedback.give": { request: { turnId: string; rating: "down" | "up"; note?: string | null }; reply: Feedback };
   /** Delete your rating of a turn. */
   "feedback.withdraw": { request: { turnId: string }; reply: undefined };
-  /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
+  /** List ratings of answers, the newest first. With `tenants:admin`, those of all users of the tenant; your own otherwise. With a key for some containers, those there. */
   "feedback.list": { request: { cursor?: string | null; limit?: number; session?: string | null; rating?: "down" | "up" | null }; reply: FeedbackViewPage };
-  /** Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions. */
+  /** Create a read-only link to a session as it is now, for all users of your tenant who may read sessions. */
   "share.create": { request: { sessionId: string; days?: number | null }; reply: Share };
   /** List the links to a session, the newest first. */
   "share.list": { request: { sessionId: string }; reply: ShareList };
@@ -602,32 +608,32 @@ export interface HttpOperations {
   "share.end": { request: { shareId: string }; reply: undefined };
   /** Read a shared session: its questions and answers when the link was created. */
   "share.read": { request: { shareId: string; cursor?: string | null; limit?: number }; reply: SharedPage };
-  /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+  /** List the memories of a container, the newest first. Proposed memories are included: no model receives them before a person accepts them with `memoryPut`. */
   "memory.list": { request: { containerId: string }; reply: MemoryPage };
-  /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+  /** Add a memory, and the container if there is none. A pinned memory is in every prompt; of the others first those that match the question, then the newest. */
   "memory.add": { request: { containerId: string; text: string; pinned?: boolean }; reply: Memory };
-  /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+  /** Change a memory, accept a proposed one, or add one under your own id. From then on, rewinding the conversation that it comes from does not remove it. */
   "memory.put": { request: { containerId: string; memoryId: string; text: string; pinned?: boolean }; reply: Memory };
   /** Delete a memory. */
   "memory.delete": { request: { containerId: string; memoryId: string }; reply: MemoryDeleteReply };
-  /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
+  /** List waiting tool calls, the oldest first. Of a session, a container, or all that you may use. */
   "tool.waits": { request: { cursor?: string | null; limit?: number; container?: string | null; session?: string | null; state?: "answered" | "open" | null }; reply: WaitPage };
   /** Show a tool call that waits: the tool, its input, who may answer, and until when. */
   "tool.wait": { request: { waitId: string }; reply: WaitView };
-  /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
+  /** Answer a waiting tool call: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
   "tool.answer": { request: { waitId: string; fingerprint: string; decision: "answer" | "approve" | "deny" | "edit"; input?: Record<string, unknown> | null; result?: unknown; reason?: string | null; remember?: "image" | "session" | null }; reply: ToolAnswerReply };
-  /** Create a one-use link that approves or denies a tool call. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
+  /** Create a one-use link that approves or denies a tool call. The holder of the link decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
   "tool.link": { request: { waitId: string; fingerprint: string; expiresIn?: number }; reply: WaitLinkReply };
   /** List the MCP servers on which AgentVM acts for you. No token is shown. */
   "mcp.connections": { request: { user?: string | null }; reply: ConnectionsView };
-  /** Disconnect from an MCP server. Its tokens are forgotten, and revoked where the server offers that. The next call asks for consent again. */
+  /** Disconnect from an MCP server. Its tokens are deleted, and revoked if the server supports that. The next call asks for consent again. */
   "mcp.disconnect": { request: { server: string; user?: string | null }; reply: undefined };
   /** List sessions. Of one container, or of every container that you may use: pinned ones first, then by the time of the last message. */
   "session.browse": { request: { container?: string | null; image?: string | null; archived?: boolean | "all" | "false" | "true"; pinned?: boolean | null; since?: number | string | null; until?: number | string | null; title?: string | null; forkedFrom?: string | null; deleted?: boolean; device?: string | null; cursor?: string | null; limit?: number }; reply: SessionsPage };
   /** Search messages and titles. The best match first. Every word must be in a message, or in a title; a word of three letters or more also matches the beginning of a longer one. */
   "session.search": { request: { q: string; container?: string | null; image?: string | null; session?: string | null; role?: "assistant" | "tool" | "user" | null; tool?: string | null; since?: number | string | null; until?: number | string | null; cursor?: string | null; limit?: number }; reply: FoundPage };
   /** Read the messages of a session, from either end, or around one of them. */
-  "session.history": { request: { sessionId: string; order?: "newest" | "oldest"; cursor?: string | null; around?: string | null; rewind?: string | null; follow?: boolean; limit?: number }; reply: MessagesPage };
+  "session.history": { request: { sessionId: string; order?: "newest" | "oldest"; cursor?: string | null; around?: string | null; rewind?: string | null; follow?: boolean; turns?: boolean; limit?: number }; reply: MessagesPage };
   /** Show a session. */
   "session.get": { request: { sessionId: string; device?: string | null }; reply: SessionRecord };
   /** Rename, pin or archive a session. */
@@ -644,27 +650,27 @@ export interface HttpOperations {
   "file.versions": { request: { sessionId: string; path: string; limit?: number }; reply: FileVersionsView };
   /** Download a file of a session. */
   "file.download": { request: { sessionId: string; path: string; digest?: string | null }; reply: Response | undefined };
-  /** Write a file of a session: the body is its bytes. The file is created (201) or replaced (200). With `If-Match` only if it has the bytes of that ETag, with `If-None-Match: *` only if there is none. Rewinding the session to before the message that was its last then takes the change back. */
+  /** Write a file of a session: the body is its bytes. The file is created (201) or replaced (200). With `If-Match` only if it has the bytes of that ETag, with `If-None-Match: *` only if there is none. Rewinding the session to before its current last message reverts the change. */
   "file.put": { request: { sessionId: string; path: string; executable?: boolean }; reply: SessionFile };
   /** Delete a file of a session. With `If-Match` only if it has the bytes of that ETag. */
   "file.delete": { request: { sessionId: string; path: string }; reply: FileDeleteReply };
-  /** Download all files of a session as a ZIP. It is sent while it is made. */
+  /** Download all files of a session as a ZIP. It is streamed. */
   "file.archive": { request: { sessionId: string }; reply: Response };
-  /** Fork a session. A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a rewind. */
+  /** Fork a session. The new session starts with the messages of this one, up to and including a message, which may also be a rewound one. */
   "session.fork": { request: { sessionId: string; messageId?: string | null; imageId?: string | null; title?: string | null }; reply: SessionRecord };
   /** Remove the end of a session. The messages leave the history and the search, and are kept. */
   "session.rewind": { request: { sessionId: string; messageId?: string | null; before?: string | null; onBusy?: "interrupt" | "reject" }; reply: Rewound };
-  /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them. */
+  /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` continues from one of them. */
   "session.rewinds": { request: { sessionId: string }; reply: RewindPage };
   /** Replace a user's message. Later messages are removed from the history in the same commit and kept, and a turn begins. */
-  "message.edit": { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: Spoken };
+  "message.edit": { request: { sessionId: string; messageId: string; content: string | (TextPart | ImagePart | FilePart)[]; clientMessageId?: string | null; onBusy?: "interrupt" | "reject"; options?: TurnOptions | null }; reply: Spoken };
   /** Regenerate an answer. The old one is kept and can be viewed. */
-  "message.regenerate": { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject" }; reply: Spoken };
-  /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
+  "message.regenerate": { request: { sessionId: string; messageId?: string | null; clientMessageId?: string | null; onBusy?: "interrupt" | "reject"; options?: TurnOptions | null }; reply: Spoken };
+  /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` continues after a lost connection. The turn continues if the client does not wait. */
   "message.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string | null; sessionId?: string | null; thread?: string | null; clientMessageId?: string | null; onParked?: "queue" | "reject" | "supersede"; stream?: boolean; wait?: boolean }; reply: MessageAnswer | Response };
-  /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless `keep` is set. */
+  /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Only its ledger entry is kept, unless `keep` is set. */
   "run.ask": { request: { content: string | (TextPart | ImagePart | FilePart)[]; container?: string | null; options?: TurnOptions | null; output?: OutputFormat | null; agent?: string; keep?: boolean; stream?: boolean }; reply: MessageAnswer | Response };
-  /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
+  /** Summarize older messages to free context. The newest exchanges are left out. This is a billed model call; the messages are not changed. */
   "session.compact": { request: { sessionId: string }; reply: Summary };
   /** List the summaries of a session, the newest first. */
   "session.summaries": { request: { sessionId: string }; reply: SummaryPage };
@@ -676,9 +682,9 @@ export interface HttpOperations {
   "session.drafts": { request: { sessionId: string }; reply: DraftPage };
   /** List your own drafts of all sessions, each with its beginning. */
   "session.draft_list": { request: { container?: string | null; limit?: number }; reply: DraftListedPage };
-  /** Export sessions: one, those of a container or of a user, or all. As an archive that can be imported elsewhere, or as a page for reading. It is sent while it is made. The same sessions give the same bytes. */
+  /** Export sessions: one, those of a container or of a user, or all. As an archive that can be imported elsewhere, or as a page for reading. It is streamed. The same sessions give the same bytes. */
   "transfer.export": { request: { session?: string | null; container?: string | null; user?: string | null; format?: "archive" | "html" | "markdown" }; reply: Response };
-  /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
+  /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; existing sessions are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
   "transfer.import": { request: { container?: string | null; from?: "archive" | "auto" | "chatgpt" | "claude" | "openwebui"; dryRun?: boolean }; reply: ImportReport };
   /** Create a webhook. The secret is shown once; receivers verify signatures with it. */
   "webhook.create": { request: { url: string; events: ("quota.warning" | "session.created" | "turn.completed" | "turn.failed" | "turn.interrupted" | "wait.created")[]; description?: string | null }; reply: WebhookView };
@@ -692,13 +698,13 @@ export interface HttpOperations {
   "webhook.delete": { request: { webhookId: string }; reply: undefined };
   /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
   "webhook.rotate": { request: { webhookId: string }; reply: WebhookView };
-  /** Send a test event and show the result. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+  /** Send a test event and show the result. Its type is `webhook.test`. It is sent regardless of the events of the webhook, and retried like any other. */
   "webhook.test": { request: { webhookId: string }; reply: DeliveryView };
   /** List the deliveries of a webhook, newest first. */
   "webhook.deliveries": { request: { webhookId: string; cursor?: string | null; limit?: number }; reply: DeliveryViewPage };
   /** Send a delivery again now, with the same `webhook-id`. */
   "webhook.redeliver": { request: { webhookId: string; number: string }; reply: DeliveryView };
-  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+  /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you. A call that needs an approval is denied, unless `onAsk` is `wait`. */
   "schedule.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; cron: string; zone?: string; sessionMode?: "new" | "same"; missed?: "all" | "once" | "skip"; catchUp?: number; catchUpSeconds?: number; overlap?: "queue" | "skip"; jitterSeconds?: number }; reply: ScheduleView };
   /** List schedules, oldest first. */
   "schedule.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: SchedulePage };
@@ -710,9 +716,9 @@ export interface HttpOperations {
   "schedule.delete": { request: { scheduleId: string }; reply: NoFields };
   /** List the last runs of a schedule, and the times at which it did not run, newest first. */
   "schedule.runs": { request: { scheduleId: string }; reply: RunPage };
-  /** Run a schedule once now, besides its times, as it would run then. */
+  /** Run a schedule once now, in addition to its times. */
   "schedule.run": { request: { scheduleId: string }; reply: StartedRun };
-  /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+  /** Create a trigger: another program starts turns of an agent. The agent receives your message, followed by the body of the request as data. The secret is shown once; requests are signed with it. */
   "trigger.create": { request: { agent: string; message: string; name?: string | null; container?: string | null; sessionId?: string | null; onAsk?: "deny" | "wait"; budget?: TurnBudget | null; runsPerDay?: number | null; sessionMode?: "new" | "same" | null }; reply: TriggerView };
   /** List triggers, oldest first. */
   "trigger.list": { request: { container?: string | null; cursor?: string | null; limit?: number }; reply: TriggerPage };
@@ -739,7 +745,7 @@ export interface CommandVerbs {
     get(request: Commands["container_get"]["request"]): Promise<Commands["container_get"]["reply"]>;
     /** List the containers that you may use, oldest first, page by page. */
     list(request?: Commands["container_list"]["request"]): Promise<Commands["container_list"]["reply"]>;
-    /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts what would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
+    /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts the data that would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
     delete(request: Commands["container_delete"]["request"]): Promise<Commands["container_delete"]["reply"]>;
   };
   definition: {
@@ -755,11 +761,11 @@ export interface CommandVerbs {
     create(request: Commands["image_create"]["request"]): Promise<Commands["image_create"]["reply"]>;
     /** Build an image from a given definition; otherwise like `imageCreate`. */
     build(request: Commands["image_build"]["request"]): Promise<Commands["image_build"]["reply"]>;
-    /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Change an image. Changes the given fields that are not `null`, and resets those in `clear`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. Other references keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     update(request: Commands["image_update"]["request"]): Promise<Commands["image_update"]["reply"]>;
-    /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Resolve the references of an image again and rebuild it. References with an exact version keep it. `changes` lists references that resolve to another version now; without any, nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     upgrade(request: Commands["image_upgrade"]["request"]): Promise<Commands["image_upgrade"]["reply"]>;
-    /** Get the image of an agent in a container; the first time, build it. One image for each agent and container. When the agent means another build now, because its definition has changed or a reference floats, the image is rebuilt, and its sessions go on with it. Fails with `definitionNotFound`, `resourceNotFound`, `imageNotFound`, and as `imageCreate` does. */
+    /** Get the image of an agent in a container; the first time, build it. One image for each agent and container. If the agent has changed since, by its definition or a reference without an exact version, the image is rebuilt, and its sessions continue with it. Fails with `definitionNotFound`, `resourceNotFound`, `imageNotFound`, and as `imageCreate` does. */
     open(request: Commands["image_open"]["request"]): Promise<Commands["image_open"]["reply"]>;
     /** Start the agent of an image's default session, or return the running one (`reused`). Subscribes. Emits `agentRegistered` for a new agent. Fails with `imageNotFound`, `shuttingDown`. */
     run(request: Commands["image_run"]["request"]): Promise<Commands["image_run"]["reply"]>;
@@ -767,7 +773,7 @@ export interface CommandVerbs {
     stop(request: Commands["image_stop"]["request"]): Promise<Commands["image_stop"]["reply"]>;
     /** List the images of a container, newest first. Without `containerId`, of the containers that this connection has worked with. Subscribes to their default sessions. */
     list(request?: Commands["image_list"]["request"]): Promise<Commands["image_list"]["reply"]>;
-    /** Show an image. Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
+    /** Show an image. `config` is the effective configuration of the image, `written` the one that was requested. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
     get(request: Commands["image_get"]["request"]): Promise<Commands["image_get"]["reply"]>;
     /** Stop the agents of an image, then delete it with its sessions and messages. Deleting an image that does not exist succeeds. Emits `imageDeleted`. */
     delete(request: Commands["image_delete"]["request"]): Promise<Commands["image_delete"]["reply"]>;
@@ -781,7 +787,7 @@ export interface CommandVerbs {
     get(request: Commands["attachment_get"]["request"]): Promise<Commands["attachment_get"]["reply"]>;
   };
   resource: {
-    /** Register a resource. The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for what it refers to, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the field of the content, where one is at fault. */
+    /** Register a resource. Registering an identical version again changes nothing (200 over HTTP). With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for a reference, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the invalid field of the content. */
     register(request: Commands["resource_register"]["request"]): Promise<Commands["resource_register"]["reply"]>;
     /** Publish a new version of the tenant's own resource: `version`, or the next patch, minor or major (`bump`). Fails with `resourceNotFound`, `resourceVersionExists`, `accessDenied` for others', and as `resourceRegister` does. */
     publish(request: Commands["resource_publish"]["request"]): Promise<Commands["resource_publish"]["reply"]>;
@@ -805,17 +811,17 @@ export interface CommandVerbs {
   tool: {
     /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
     explain(request: Commands["tool_explain"]["request"]): Promise<Commands["tool_explain"]["reply"]>;
-    /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
+    /** List waiting tool calls, the oldest first. Of a session, a container, or all that you may use. */
     waits(request?: Commands["tool_waits"]["request"]): Promise<Commands["tool_waits"]["reply"]>;
-    /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
+    /** Answer a waiting tool call: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
     answer(request: Commands["tool_answer"]["request"]): Promise<Commands["tool_answer"]["reply"]>;
   };
   memory: {
-    /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+    /** List the memories of a container, the newest first. Proposed memories are included: no model receives them before a person accepts them with `memoryPut`. */
     list(request: Commands["memory_list"]["request"]): Promise<Commands["memory_list"]["reply"]>;
-    /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+    /** Add a memory, and the container if there is none. A pinned memory is in every prompt; of the others first those that match the question, then the newest. */
     add(request: Commands["memory_add"]["request"]): Promise<Commands["memory_add"]["reply"]>;
-    /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+    /** Change a memory, accept a proposed one, or add one under your own id. From then on, rewinding the conversation that it comes from does not remove it. */
     put(request: Commands["memory_put"]["request"]): Promise<Commands["memory_put"]["reply"]>;
     /** Delete a memory. */
     delete(request: Commands["memory_delete"]["request"]): Promise<Commands["memory_delete"]["reply"]>;
@@ -853,17 +859,17 @@ export interface CommandVerbs {
     resume(request: Commands["session_resume"]["request"]): Promise<Commands["session_resume"]["reply"]>;
     /** Get the session of an image that a client knows by a name of its own; the first time, create it. The name is stored in the commit that creates the session, so that of two requests at once one creates it. Fails with `imageNotFound`. */
     open(request: Commands["session_open"]["request"]): Promise<Commands["session_open"]["reply"]>;
-    /** Fork a session. A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a rewind. */
+    /** Fork a session. The new session starts with the messages of this one, up to and including a message, which may also be a rewound one. */
     fork(request: Commands["session_fork"]["request"]): Promise<Commands["session_fork"]["reply"]>;
     /** Remove the end of a session. The messages leave the history and the search, and are kept. */
     rewind(request: Commands["session_rewind"]["request"]): Promise<Commands["session_rewind"]["reply"]>;
-    /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them. */
+    /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` continues from one of them. */
     rewinds(request: Commands["session_rewinds"]["request"]): Promise<Commands["session_rewinds"]["reply"]>;
-    /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
+    /** Summarize older messages to free context. The newest exchanges are left out. This is a billed model call; the messages are not changed. */
     compact(request: Commands["session_compact"]["request"]): Promise<Commands["session_compact"]["reply"]>;
     /** List the summaries of a session, the newest first. */
     summaries(request: Commands["session_summaries"]["request"]): Promise<Commands["session_summaries"]["reply"]>;
-    /** Save a draft; with `ifUpdatedAt` only if it was not changed meanwhile. */
+    /** Save a draft; with `ifUpdatedAt` only if it has not changed since. */
     draft(request: Commands["session_draft"]["request"]): Promise<Commands["session_draft"]["reply"]>;
     /** List your own drafts in a session, of all your devices. */
     drafts(request: Commands["session_drafts"]["request"]): Promise<Commands["session_drafts"]["reply"]>;
@@ -877,6 +883,10 @@ export interface CommandVerbs {
     get(request: Commands["file_get"]["request"]): Promise<Commands["file_get"]["reply"]>;
     /** List the states that a file of a session had, the newest first. One for each message that changed the file; changes that were rewound are left out. */
     versions(request: Commands["file_versions"]["request"]): Promise<Commands["file_versions"]["reply"]>;
+    /** Download a file of a session, of up to 4 MiB. A larger one is downloaded over HTTP. Fails with `fileNotFound`, `invalidInput`. */
+    read(request: Commands["file_read"]["request"]): Promise<Commands["file_read"]["reply"]>;
+    /** Write a file of a session, of up to 4 MiB: it is created, or replaced. A larger one is uploaded over HTTP. Fails with `workspaceFull`, `filePathInvalid`, `quotaExceeded`, `invalidInput`. */
+    write(request: Commands["file_write"]["request"]): Promise<Commands["file_write"]["reply"]>;
     /** Delete a file of a session. With `If-Match` only if it has the bytes of that ETag. */
     delete(request: Commands["file_delete"]["request"]): Promise<Commands["file_delete"]["reply"]>;
   };
@@ -889,11 +899,11 @@ export interface CommandVerbs {
     regenerate(request: Commands["message_regenerate"]["request"]): Promise<Commands["message_regenerate"]["reply"]>;
   };
   run: {
-    /** Run an agent once, without a session to go on with. Its answer comes as events; a turn that waits for somebody keeps its session until it has ended. */
+    /** Run an agent once, without a session to continue with. Its answer arrives as events; a waiting turn keeps its session until it has ended. */
     start(request: Commands["run_start"]["request"]): Promise<Commands["run_start"]["reply"]>;
   };
   schedule: {
-    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you. A call that needs an approval is denied, unless `onAsk` is `wait`. */
     create(request: Commands["schedule_create"]["request"]): Promise<Commands["schedule_create"]["reply"]>;
     /** List schedules, oldest first. */
     list(request?: Commands["schedule_list"]["request"]): Promise<Commands["schedule_list"]["reply"]>;
@@ -905,11 +915,11 @@ export interface CommandVerbs {
     delete(request: Commands["schedule_delete"]["request"]): Promise<Commands["schedule_delete"]["reply"]>;
     /** List the last runs of a schedule, and the times at which it did not run, newest first. */
     runs(request: Commands["schedule_runs"]["request"]): Promise<Commands["schedule_runs"]["reply"]>;
-    /** Run a schedule once now, besides its times, as it would run then. */
+    /** Run a schedule once now, in addition to its times. */
     run(request: Commands["schedule_run"]["request"]): Promise<Commands["schedule_run"]["reply"]>;
   };
   trigger: {
-    /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    /** Create a trigger: another program starts turns of an agent. The agent receives your message, followed by the body of the request as data. The secret is shown once; requests are signed with it. */
     create(request: Commands["trigger_create"]["request"]): Promise<Commands["trigger_create"]["reply"]>;
     /** List triggers, oldest first. */
     list(request?: Commands["trigger_list"]["request"]): Promise<Commands["trigger_list"]["reply"]>;
@@ -945,17 +955,17 @@ export interface HttpVerbs {
     whoami(request?: HttpOperations["auth.whoami"]["request"], options?: CallOptions): Promise<HttpOperations["auth.whoami"]["reply"]>;
     /** Create a token for one WebSocket. It opens one WebSocket within a minute, so it may appear in a URL: it is useless to a later reader. */
     wsToken(request?: HttpOperations["auth.ws_token"]["request"], options?: CallOptions): Promise<HttpOperations["auth.ws_token"]["reply"]>;
-    /** Sign a browser in with an API key. The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is signed out or not used for 14 days. A request with the cookie that changes something must come from a page of this server. */
+    /** Sign a browser in with an API key. The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is signed out or not used for 14 days. A request with the cookie that writes must come from a page of this server. */
     signIn(request?: HttpOperations["auth.sign_in"]["request"], options?: CallOptions): Promise<HttpOperations["auth.sign_in"]["reply"]>;
-    /** Sign out the browser that asks. */
+    /** Sign out this browser. */
     signOut(request?: HttpOperations["auth.sign_out"]["request"], options?: CallOptions): Promise<HttpOperations["auth.sign_out"]["reply"]>;
     /** List your signed-in browsers, the last used first. */
     sessions(request?: HttpOperations["auth.sessions"]["request"], options?: CallOptions): Promise<HttpOperations["auth.sessions"]["reply"]>;
     /** Sign out one of your browsers. Its sockets are closed at once. */
     sessionEnd(request: HttpOperations["auth.session_end"]["request"], options?: CallOptions): Promise<HttpOperations["auth.session_end"]["reply"]>;
-    /** Start the sign-in at the identity provider. The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes. */
+    /** Start the sign-in at the identity provider. The response sets a cookie, which the callback requires, and contains the address of the provider. Both are valid for ten minutes. */
     oidcStart(request?: HttpOperations["auth.oidc_start"]["request"], options?: CallOptions): Promise<HttpOperations["auth.oidc_start"]["reply"]>;
-    /** Finish the sign-in after the identity provider. Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason. A state is good once. */
+    /** Finish the sign-in after the identity provider. Redirects to the page where the sign-in started, with the cookie of a browser session; or to `/login?problem=` with the reason. A state can be used once. */
     oidcCallback(request?: HttpOperations["auth.oidc_callback"]["request"], options?: CallOptions): Promise<HttpOperations["auth.oidc_callback"]["reply"]>;
   };
   preferences: {
@@ -965,7 +975,7 @@ export interface HttpVerbs {
     put(request?: HttpOperations["preferences.put"]["request"], options?: CallOptions): Promise<HttpOperations["preferences.put"]["reply"]>;
   };
   invitation: {
-    /** Create an invitation. The link makes one user with the role, who gets a key or signs in at the identity provider. It is shown once. */
+    /** Create an invitation. The link creates one user with the role, who gets a key or signs in at the identity provider. It is shown once. */
     create(request?: HttpOperations["invitation.create"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.create"]["reply"]>;
     /** List invitations. Newest first, including those that were accepted, were revoked or have expired. */
     list(request?: HttpOperations["invitation.list"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.list"]["reply"]>;
@@ -973,7 +983,7 @@ export interface HttpVerbs {
     revoke(request: HttpOperations["invitation.revoke"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.revoke"]["reply"]>;
     /** Show an invitation to the person who has its link. */
     show(request?: HttpOperations["invitation.show"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.show"]["reply"]>;
-    /** Accept an invitation. Makes the user and their first key, which is shown once. */
+    /** Accept an invitation. Creates the user and their first key, which is shown once. */
     accept(request?: HttpOperations["invitation.accept"]["request"], options?: CallOptions): Promise<HttpOperations["invitation.accept"]["reply"]>;
   };
   tenant: {
@@ -985,7 +995,7 @@ export interface HttpVerbs {
     get(request: HttpOperations["tenant.get"]["request"], options?: CallOptions): Promise<HttpOperations["tenant.get"]["reply"]>;
     /** Change a tenant. */
     update(request: HttpOperations["tenant.update"]["request"], options?: CallOptions): Promise<HttpOperations["tenant.update"]["reply"]>;
-    /** Delete a tenant. Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to. This cannot be undone. With `dryRun` the response counts what would be deleted. */
+    /** Delete a tenant. Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to. This cannot be undone. With `dryRun` the response counts the data that would be deleted. */
     delete(request: HttpOperations["tenant.delete"]["request"], options?: CallOptions): Promise<HttpOperations["tenant.delete"]["reply"]>;
   };
   user: {
@@ -997,7 +1007,7 @@ export interface HttpVerbs {
     get(request: HttpOperations["user.get"]["request"], options?: CallOptions): Promise<HttpOperations["user.get"]["reply"]>;
     /** Change a user. */
     update(request: HttpOperations["user.update"]["request"], options?: CallOptions): Promise<HttpOperations["user.update"]["reply"]>;
-    /** Delete a user. Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone. With `dryRun` the response counts what would be deleted. */
+    /** Delete a user. Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone. With `dryRun` the response counts the data that would be deleted. */
     delete(request: HttpOperations["user.delete"]["request"], options?: CallOptions): Promise<HttpOperations["user.delete"]["reply"]>;
     /** List the containers that a user may use. In the order in which they were bound; the first was created with the user. */
     listContainers(request: HttpOperations["user.list_containers"]["request"], options?: CallOptions): Promise<HttpOperations["user.list_containers"]["reply"]>;
@@ -1011,7 +1021,7 @@ export interface HttpVerbs {
     browse(request?: HttpOperations["container.browse"]["request"], options?: CallOptions): Promise<HttpOperations["container.browse"]["reply"]>;
     /** Show a container, and count its data. */
     show(request: HttpOperations["container.show"]["request"], options?: CallOptions): Promise<HttpOperations["container.show"]["reply"]>;
-    /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts what would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
+    /** Delete a container. Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `containerDeleted`. A user may delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts the data that would be. Until the contents are erased, creating a container of the same id fails with `containerErasing`. */
     delete(request: HttpOperations["container.delete"]["request"], options?: CallOptions): Promise<HttpOperations["container.delete"]["reply"]>;
   };
   erasure: {
@@ -1019,7 +1029,7 @@ export interface HttpVerbs {
     list(request?: HttpOperations["erasure.list"]["request"], options?: CallOptions): Promise<HttpOperations["erasure.list"]["reply"]>;
   };
   quota: {
-    /** List quotas and how much of them is used. Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single users. Without `tenants:admin` you see the limits that hold for yourself. A key for some containers that has no user sees no limits of users. */
+    /** List quotas and how much of them is used. Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single users. Without `tenants:admin` you see the limits that apply to you. A key for some containers that has no user sees no limits of users. */
     list(request?: HttpOperations["quota.list"]["request"], options?: CallOptions): Promise<HttpOperations["quota.list"]["reply"]>;
     /** Set a quota. */
     put(request: HttpOperations["quota.put"]["request"], options?: CallOptions): Promise<HttpOperations["quota.put"]["reply"]>;
@@ -1041,7 +1051,7 @@ export interface HttpVerbs {
   cost: {
     /** Estimate the monthly cost of serving users. Computed from the coefficients and the example prices of this release, without the tokens of models. */
     estimate(request?: HttpOperations["cost.estimate"]["request"], options?: CallOptions): Promise<HttpOperations["cost.estimate"]["reply"]>;
-    /** Show the margin of each tenant, and what the choice of cheap sandboxes has saved. */
+    /** Show the margin of each tenant, and the money saved by the choice of cheap sandboxes. */
     tenants(request?: HttpOperations["cost.tenants"]["request"], options?: CallOptions): Promise<HttpOperations["cost.tenants"]["reply"]>;
   };
   wallet: {
@@ -1073,20 +1083,22 @@ export interface HttpVerbs {
     list(request?: HttpOperations["channel.list"]["request"], options?: CallOptions): Promise<HttpOperations["channel.list"]["reply"]>;
     /** Show a channel and its status. */
     get(request: HttpOperations["channel.get"]["request"], options?: CallOptions): Promise<HttpOperations["channel.get"]["reply"]>;
-    /** Connect a bot of a chat platform to an agent. The channel gets a key of its own, which nobody knows, with the rights to talk to agents in the containers of its senders. */
+    /** Connect a bot of a chat platform to an agent. The channel gets its own key, which is never shown, with permission to use agents in the containers of its senders. */
     create(request: HttpOperations["channel.create"]["request"], options?: CallOptions): Promise<HttpOperations["channel.create"]["reply"]>;
     /** Change a channel. It connects again. With another agent, every chat begins a new session. */
     update(request: HttpOperations["channel.update"]["request"], options?: CallOptions): Promise<HttpOperations["channel.update"]["reply"]>;
-    /** Connect a channel that was disabled. Answers that were left are delivered. */
+    /** Connect a channel that was disabled. Pending answers are delivered. */
     enable(request: HttpOperations["channel.enable"]["request"], options?: CallOptions): Promise<HttpOperations["channel.enable"]["reply"]>;
-    /** Disconnect a channel. Its turns run on; their answers wait. */
+    /** Disconnect a channel. Its turns continue; their answers wait. */
     disable(request: HttpOperations["channel.disable"]["request"], options?: CallOptions): Promise<HttpOperations["channel.disable"]["reply"]>;
     /** Delete a channel and revoke its key. The sessions of its senders stay. */
     delete(request: HttpOperations["channel.delete"]["request"], options?: CallOptions): Promise<HttpOperations["channel.delete"]["reply"]>;
   };
   sandbox: {
-    /** Run code in a sandbox. The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds. */
+    /** Run code in a sandbox. The code runs in its own jail, which is removed before the reply is sent. Its time counts towards the quota of sandbox seconds. */
     run(request?: HttpOperations["sandbox.run"]["request"], options?: CallOptions): Promise<HttpOperations["sandbox.run"]["reply"]>;
+    /** List the tiers of this server, the weakest first, with the engines and walls of each. The first request tries every wall of the machine. */
+    tiers(request?: HttpOperations["sandbox.tiers"]["request"], options?: CallOptions): Promise<HttpOperations["sandbox.tiers"]["reply"]>;
   };
   config: {
     /** Show the effective settings, without secrets. */
@@ -1125,31 +1137,31 @@ export interface HttpVerbs {
   image: {
     /** Build an image. From the server's default definition, or from the one that `config.definition` names. */
     add(request?: HttpOperations["image.add"]["request"], options?: CallOptions): Promise<HttpOperations["image.add"]["reply"]>;
-    /** Change an image. The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. References that are not given keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Change an image. Changes the given fields that are not `null`, and resets those in `clear`. All but `name` and `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on. Other references keep their versions. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     update(request: HttpOperations["image.update"]["request"], options?: CallOptions): Promise<HttpOperations["image.update"]["reply"]>;
-    /** Resolve the references of an image again and rebuild it. References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
+    /** Resolve the references of an image again and rebuild it. References with an exact version keep it. `changes` lists references that resolve to another version now; without any, nothing is built. With `dryRun` the changes are only reported. Emits `imageUpdated`. Fails with `imageNotFound`, and as `imageCreate` does. */
     upgrade(request: HttpOperations["image.upgrade"]["request"], options?: CallOptions): Promise<HttpOperations["image.upgrade"]["reply"]>;
     /** Save an image as one file. With its definition, its snapshot, and every resource that it was built from; without secrets. The same image always gives the same bytes. Needs `resources:read` if the image has resources. */
     save(request: HttpOperations["image.save"]["request"], options?: CallOptions): Promise<HttpOperations["image.save"]["reply"]>;
-    /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. A file that was altered is refused, and so is one whose image would answer otherwise here. Needs `resources:write` if the image has resources. */
+    /** Build the image of a file. Its resources become yours, and the image is built from them with every check of a build. An altered file is refused, and so is one whose image would behave differently on this server. Needs `resources:write` if the image has resources. */
     load(request?: HttpOperations["image.load"]["request"], options?: CallOptions): Promise<HttpOperations["image.load"]["reply"]>;
     /** List the tags of an image. */
     tags(request: HttpOperations["image.tags"]["request"], options?: CallOptions): Promise<HttpOperations["image.tags"]["reply"]>;
-    /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag goes with the default session of its image. */
+    /** Set a tag of an image. The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an agent is expected. A tag is deleted with the default session of its image. */
     tag(request: HttpOperations["image.tag"]["request"], options?: CallOptions): Promise<HttpOperations["image.tag"]["reply"]>;
     /** Remove a tag of an image. */
     untag(request: HttpOperations["image.untag"]["request"], options?: CallOptions): Promise<HttpOperations["image.untag"]["reply"]>;
     /** Stop every agent of an image. A running turn ends as interrupted. Emits `sessionDestroyed` and `agentUnregistered` for each. Fails with `imageNotFound`. */
     stop(request: HttpOperations["image.stop"]["request"], options?: CallOptions): Promise<HttpOperations["image.stop"]["reply"]>;
-    /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that mean another version now. */
+    /** List images. Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind` counts the references that resolve to another version now. */
     browse(request?: HttpOperations["image.browse"]["request"], options?: CallOptions): Promise<HttpOperations["image.browse"]["reply"]>;
-    /** Show an image. Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
+    /** Show an image. `config` is the effective configuration of the image, `written` the one that was requested. Over a WebSocket `record` is `null` when there is no such image. Subscribes. */
     get(request: HttpOperations["image.get"]["request"], options?: CallOptions): Promise<HttpOperations["image.get"]["reply"]>;
     /** Delete an image. Its sessions and their messages are deleted with it. */
     remove(request: HttpOperations["image.remove"]["request"], options?: CallOptions): Promise<HttpOperations["image.remove"]["reply"]>;
   };
   attachment: {
-    /** Upload a file that messages can refer to. The body is the file, and Content-Type its media type. A file that the container has already is answered with 200 and stored once. A file that no message refers to is deleted after a day. */
+    /** Upload a file that messages can refer to. The body is the file, and Content-Type its media type. A file that the container already has is stored once (200). A file that no message refers to is deleted after a day. */
     upload(request?: HttpOperations["attachment.upload"]["request"], options?: CallOptions): Promise<HttpOperations["attachment.upload"]["reply"]>;
     /** List the files of a container, the newest first. Files are uploaded over [HTTP](attachments.md). Fails with `containerForbidden`, `invalidInput`. */
     list(request?: HttpOperations["attachment.list"]["request"], options?: CallOptions): Promise<HttpOperations["attachment.list"]["reply"]>;
@@ -1161,7 +1173,7 @@ export interface HttpVerbs {
   resource: {
     /** List the types of resources, with the JSON Schema of their content. */
     types(request?: HttpOperations["resource.types"]["request"], options?: CallOptions): Promise<HttpOperations["resource.types"]["reply"]>;
-    /** Register a resource. The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for what it refers to, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the field of the content, where one is at fault. */
+    /** Register a resource. Registering an identical version again changes nothing (200 over HTTP). With `dryRun` everything is checked and nothing is stored. Fails with `resourceExists`, `resourceInvalid`, `resourceNotFound` for a reference, `resourceCycle`, `quotaExceeded`; `details.path` of the error names the invalid field of the content. */
     register(request: HttpOperations["resource.register"]["request"], options?: CallOptions): Promise<HttpOperations["resource.register"]["reply"]>;
     /** Search for resources. Your own and public ones; the best match first if there is a `q`, else by name. */
     list(request?: HttpOperations["resource.list"]["request"], options?: CallOptions): Promise<HttpOperations["resource.list"]["reply"]>;
@@ -1177,7 +1189,7 @@ export interface HttpVerbs {
     resolveMany(request?: HttpOperations["resource.resolve_many"]["request"], options?: CallOptions): Promise<HttpOperations["resource.resolve_many"]["reply"]>;
     /** List the versions of a resource, also yanked ones. */
     versions(request: HttpOperations["resource.versions"]["request"], options?: CallOptions): Promise<HttpOperations["resource.versions"]["reply"]>;
-    /** Yank a version. From then on it is found only by its exact number; everything that is locked to it keeps working. */
+    /** Yank a version. From then on only references to its exact number resolve to it; locks keep working. */
     yank(request: HttpOperations["resource.yank"]["request"], options?: CallOptions): Promise<HttpOperations["resource.yank"]["reply"]>;
     /** Yank a version, or restore it. */
     setYanked(request: HttpOperations["resource.set_yanked"]["request"], options?: CallOptions): Promise<HttpOperations["resource.set_yanked"]["reply"]>;
@@ -1197,11 +1209,11 @@ export interface HttpVerbs {
     import(request?: HttpOperations["resource.import"]["request"], options?: CallOptions): Promise<HttpOperations["resource.import"]["reply"]>;
     /** Download a binary part of a version. */
     blob(request: HttpOperations["resource.blob"]["request"], options?: CallOptions): Promise<HttpOperations["resource.blob"]["reply"]>;
-    /** Search the documents of a knowledge base. The first search in a version makes its index, which takes a while for many documents. */
+    /** Search the documents of a knowledge base. The first search in a version builds its index, which takes a while for many documents. */
     query(request: HttpOperations["resource.query"]["request"], options?: CallOptions): Promise<HttpOperations["resource.query"]["reply"]>;
     /** Open the range of a document that a citation names: exactly these characters. */
     passage(request: HttpOperations["resource.passage"]["request"], options?: CallOptions): Promise<HttpOperations["resource.passage"]["reply"]>;
-    /** Call a tool once, outside a conversation. The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call that needs an approval is refused unless `approve` is set by somebody who may approve it. */
+    /** Call a tool once, outside a conversation. The input is validated, and rules, secrets, quotas and limits apply as in a conversation. The call never waits: if it needs an approval it is refused, unless `approve` is set and the caller may approve it. */
     invoke(request: HttpOperations["resource.invoke"]["request"], options?: CallOptions): Promise<HttpOperations["resource.invoke"]["reply"]>;
   };
   collection: {
@@ -1211,19 +1223,19 @@ export interface HttpVerbs {
     list(request?: HttpOperations["collection.list"]["request"], options?: CallOptions): Promise<HttpOperations["collection.list"]["reply"]>;
     /** Show a collection. */
     get(request: HttpOperations["collection.get"]["request"], options?: CallOptions): Promise<HttpOperations["collection.get"]["reply"]>;
-    /** Delete a collection with all revisions. Knowledge bases that name it find nothing from then on. */
+    /** Delete a collection with all revisions. Searches in knowledge bases that refer to it then find nothing. */
     delete(request: HttpOperations["collection.delete"]["request"], options?: CallOptions): Promise<HttpOperations["collection.delete"]["reply"]>;
-    /** Forget older revisions, with the documents that only they have. Knowledge bases that name one of them cannot be searched any more. */
+    /** Delete older revisions, with the documents that only they contain. Knowledge bases that refer to one of them can no longer be searched. */
     forget(request: HttpOperations["collection.forget"]["request"], options?: CallOptions): Promise<HttpOperations["collection.forget"]["reply"]>;
     /** List the documents of a collection by name, each with the progress of its indexing. */
     documents(request: HttpOperations["collection.documents"]["request"], options?: CallOptions): Promise<HttpOperations["collection.documents"]["reply"]>;
-    /** Add a document to a collection, or replace it: the body is its bytes. Makes a revision (201), unless the document has these bytes already (200). It is read and indexed beside other work. */
+    /** Add a document to a collection, or replace it: the body is its bytes. Creates a revision (201), unless the bytes are unchanged (200). The document is indexed in the background. */
     putDocument(request: HttpOperations["collection.put_document"]["request"], options?: CallOptions): Promise<HttpOperations["collection.put_document"]["reply"]>;
-    /** Delete a document from every revision of a collection. Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone. */
+    /** Delete a document from every revision of a collection. Searches in older revisions report that it was deleted; its text, passages and bytes are deleted. */
     deleteDocument(request: HttpOperations["collection.delete_document"]["request"], options?: CallOptions): Promise<HttpOperations["collection.delete_document"]["reply"]>;
   };
   retention: {
-    /** Show the retention policy, and what would be deleted now. Counts all expired messages, which takes time: ask before a policy is changed, not every second. */
+    /** Show the retention policy, and count the data it would delete now. Counts all expired messages, which takes time: call it before changing a policy, not periodically. */
     show(request?: HttpOperations["retention.show"]["request"], options?: CallOptions): Promise<HttpOperations["retention.show"]["reply"]>;
   };
   log: {
@@ -1231,7 +1243,7 @@ export interface HttpVerbs {
     list(request?: HttpOperations["log.list"]["request"], options?: CallOptions): Promise<HttpOperations["log.list"]["reply"]>;
   };
   error: {
-    /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it the errors are those of the node which is asked. */
+    /** List errors by kind. Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes; without it only those of the requested node. */
     list(request?: HttpOperations["error.list"]["request"], options?: CallOptions): Promise<HttpOperations["error.list"]["reply"]>;
   };
   provider: {
@@ -1239,39 +1251,39 @@ export interface HttpVerbs {
     list(request?: HttpOperations["provider.list"]["request"], options?: CallOptions): Promise<HttpOperations["provider.list"]["reply"]>;
   };
   metric: {
-    /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to scrape each node. */
+    /** Show the metrics. JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the requested node; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Let Prometheus scrape each node. */
     show(request?: HttpOperations["metric.show"]["request"], options?: CallOptions): Promise<HttpOperations["metric.show"]["reply"]>;
     /** Show the metrics in the Prometheus text format. */
     scrape(request?: HttpOperations["metric.scrape"]["request"], options?: CallOptions): Promise<HttpOperations["metric.scrape"]["reply"]>;
-    /** Show whether the server is healthy, and what to do if not. The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
+    /** Show whether the server is healthy, and remedies if it is not. The status contains no data of tenants. Only the operator sees the address of a provider that fails. In a cluster `nodes=all` shows the status of each node, and the checks of all. */
     status(request?: HttpOperations["metric.status"]["request"], options?: CallOptions): Promise<HttpOperations["metric.status"]["reply"]>;
     /** Show metrics over time: one sample a minute of the last 24 hours. Of the whole server, for its operator. In memory: a restart begins a new series. */
     series(request?: HttpOperations["metric.series"]["request"], options?: CallOptions): Promise<HttpOperations["metric.series"]["reply"]>;
   };
   cluster: {
-    /** List the nodes that share the database, and what each of them runs. For the operator. A server alone is listed as the only node. */
+    /** List the nodes that share the database, with the number of sessions that each runs. For the operator. A server alone is listed as the only node. */
     nodes(request?: HttpOperations["cluster.nodes"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.nodes"]["reply"]>;
-    /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there. */
+    /** Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over. Returns when the drain has started; the node then ends on its own. Clients continue on other nodes. */
     drain(request: HttpOperations["cluster.drain"]["request"], options?: CallOptions): Promise<HttpOperations["cluster.drain"]["reply"]>;
   };
   turn: {
-    /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: it waits for somebody. */
+    /** List turns. Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running, or parked: its calls wait for an answer. */
     list(request?: HttpOperations["turn.list"]["request"], options?: CallOptions): Promise<HttpOperations["turn.list"]["reply"]>;
     /** Show the timeline of a turn: its time, usage and cost. Also while it runs. Usage and cost are known even when its events are no longer kept. */
     show(request: HttpOperations["turn.show"]["request"], options?: CallOptions): Promise<HttpOperations["turn.show"]["reply"]>;
-    /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that go on until the turn has ended; each event's `id` is its cursor. */
+    /** List the events of a turn, or follow it. As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent events that continue until the turn has ended; each event's `id` is its cursor. */
     events(request: HttpOperations["turn.events"]["request"], options?: CallOptions): Promise<HttpOperations["turn.events"]["reply"]>;
   };
   tool: {
     /** Explain a tool call: the rule that decided about it, and the verdict on each tier. Fails with `notFound` until the call has its result, and for calls of older releases. */
     explain(request: HttpOperations["tool.explain"]["request"], options?: CallOptions): Promise<HttpOperations["tool.explain"]["reply"]>;
-    /** List tool calls that wait for somebody, the oldest first. Of a session, a container, or all that you may use. */
+    /** List waiting tool calls, the oldest first. Of a session, a container, or all that you may use. */
     waits(request?: HttpOperations["tool.waits"]["request"], options?: CallOptions): Promise<HttpOperations["tool.waits"]["reply"]>;
     /** Show a tool call that waits: the tool, its input, who may answer, and until when. */
     wait(request: HttpOperations["tool.wait"]["request"], options?: CallOptions): Promise<HttpOperations["tool.wait"]["reply"]>;
-    /** Answer a tool call that waits: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
+    /** Answer a waiting tool call: approve, edit or deny it, or give its result. The first answer counts. The same answer again has the same reply. */
     answer(request: HttpOperations["tool.answer"]["request"], options?: CallOptions): Promise<HttpOperations["tool.answer"]["reply"]>;
-    /** Create a one-use link that approves or denies a tool call. Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
+    /** Create a one-use link that approves or denies a tool call. The holder of the link decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form decides. Needs `sessions:read`, too. */
     link(request: HttpOperations["tool.link"]["request"], options?: CallOptions): Promise<HttpOperations["tool.link"]["reply"]>;
   };
   feedback: {
@@ -1279,11 +1291,11 @@ export interface HttpVerbs {
     give(request: HttpOperations["feedback.give"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.give"]["reply"]>;
     /** Delete your rating of a turn. */
     withdraw(request: HttpOperations["feedback.withdraw"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.withdraw"]["reply"]>;
-    /** List ratings of answers, the newest first. With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there. */
+    /** List ratings of answers, the newest first. With `tenants:admin`, those of all users of the tenant; your own otherwise. With a key for some containers, those there. */
     list(request?: HttpOperations["feedback.list"]["request"], options?: CallOptions): Promise<HttpOperations["feedback.list"]["reply"]>;
   };
   share: {
-    /** Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions. */
+    /** Create a read-only link to a session as it is now, for all users of your tenant who may read sessions. */
     create(request: HttpOperations["share.create"]["request"], options?: CallOptions): Promise<HttpOperations["share.create"]["reply"]>;
     /** List the links to a session, the newest first. */
     list(request: HttpOperations["share.list"]["request"], options?: CallOptions): Promise<HttpOperations["share.list"]["reply"]>;
@@ -1293,11 +1305,11 @@ export interface HttpVerbs {
     read(request: HttpOperations["share.read"]["request"], options?: CallOptions): Promise<HttpOperations["share.read"]["reply"]>;
   };
   memory: {
-    /** List the memories of a container, the newest first. Proposed ones are among them: no model is told those before a person has kept them with `memoryPut`. */
+    /** List the memories of a container, the newest first. Proposed memories are included: no model receives them before a person accepts them with `memoryPut`. */
     list(request: HttpOperations["memory.list"]["request"], options?: CallOptions): Promise<HttpOperations["memory.list"]["reply"]>;
-    /** Add a memory, and the container if there is none. A pinned one is always told; of the others those that fit the question, then the newest. */
+    /** Add a memory, and the container if there is none. A pinned memory is in every prompt; of the others first those that match the question, then the newest. */
     add(request: HttpOperations["memory.add"]["request"], options?: CallOptions): Promise<HttpOperations["memory.add"]["reply"]>;
-    /** Change a memory, keep a proposed one, or add one under an id of your own. From then on it is yours: rewinding the conversation that it comes from does not take it back. */
+    /** Change a memory, accept a proposed one, or add one under your own id. From then on, rewinding the conversation that it comes from does not remove it. */
     put(request: HttpOperations["memory.put"]["request"], options?: CallOptions): Promise<HttpOperations["memory.put"]["reply"]>;
     /** Delete a memory. */
     delete(request: HttpOperations["memory.delete"]["request"], options?: CallOptions): Promise<HttpOperations["memory.delete"]["reply"]>;
@@ -1305,7 +1317,7 @@ export interface HttpVerbs {
   mcp: {
     /** List the MCP servers on which AgentVM acts for you. No token is shown. */
     connections(request?: HttpOperations["mcp.connections"]["request"], options?: CallOptions): Promise<HttpOperations["mcp.connections"]["reply"]>;
-    /** Disconnect from an MCP server. Its tokens are forgotten, and revoked where the server offers that. The next call asks for consent again. */
+    /** Disconnect from an MCP server. Its tokens are deleted, and revoked if the server supports that. The next call asks for consent again. */
     disconnect(request: HttpOperations["mcp.disconnect"]["request"], options?: CallOptions): Promise<HttpOperations["mcp.disconnect"]["reply"]>;
   };
   session: {
@@ -1325,13 +1337,13 @@ export interface HttpVerbs {
     restore(request: HttpOperations["session.restore"]["request"], options?: CallOptions): Promise<HttpOperations["session.restore"]["reply"]>;
     /** Mark a session as read. */
     markRead(request: HttpOperations["session.mark_read"]["request"], options?: CallOptions): Promise<HttpOperations["session.mark_read"]["reply"]>;
-    /** Fork a session. A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a rewind. */
+    /** Fork a session. The new session starts with the messages of this one, up to and including a message, which may also be a rewound one. */
     fork(request: HttpOperations["session.fork"]["request"], options?: CallOptions): Promise<HttpOperations["session.fork"]["reply"]>;
     /** Remove the end of a session. The messages leave the history and the search, and are kept. */
     rewind(request: HttpOperations["session.rewind"]["request"], options?: CallOptions): Promise<HttpOperations["session.rewind"]["reply"]>;
-    /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them. */
+    /** List the rewinds of a session, the latest first. `/messages?rewind=` reads the messages of one, and `fork` continues from one of them. */
     rewinds(request: HttpOperations["session.rewinds"]["request"], options?: CallOptions): Promise<HttpOperations["session.rewinds"]["reply"]>;
-    /** Summarize older messages to free context. The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are. */
+    /** Summarize older messages to free context. The newest exchanges are left out. This is a billed model call; the messages are not changed. */
     compact(request: HttpOperations["session.compact"]["request"], options?: CallOptions): Promise<HttpOperations["session.compact"]["reply"]>;
     /** List the summaries of a session, the newest first. */
     summaries(request: HttpOperations["session.summaries"]["request"], options?: CallOptions): Promise<HttpOperations["session.summaries"]["reply"]>;
@@ -1347,11 +1359,11 @@ export interface HttpVerbs {
     versions(request: HttpOperations["file.versions"]["request"], options?: CallOptions): Promise<HttpOperations["file.versions"]["reply"]>;
     /** Download a file of a session. */
     download(request: HttpOperations["file.download"]["request"], options?: CallOptions): Promise<HttpOperations["file.download"]["reply"]>;
-    /** Write a file of a session: the body is its bytes. The file is created (201) or replaced (200). With `If-Match` only if it has the bytes of that ETag, with `If-None-Match: *` only if there is none. Rewinding the session to before the message that was its last then takes the change back. */
+    /** Write a file of a session: the body is its bytes. The file is created (201) or replaced (200). With `If-Match` only if it has the bytes of that ETag, with `If-None-Match: *` only if there is none. Rewinding the session to before its current last message reverts the change. */
     put(request: HttpOperations["file.put"]["request"], options?: CallOptions): Promise<HttpOperations["file.put"]["reply"]>;
     /** Delete a file of a session. With `If-Match` only if it has the bytes of that ETag. */
     delete(request: HttpOperations["file.delete"]["request"], options?: CallOptions): Promise<HttpOperations["file.delete"]["reply"]>;
-    /** Download all files of a session as a ZIP. It is sent while it is made. */
+    /** Download all files of a session as a ZIP. It is streamed. */
     archive(request: HttpOperations["file.archive"]["request"], options?: CallOptions): Promise<HttpOperations["file.archive"]["reply"]>;
   };
   message: {
@@ -1359,11 +1371,11 @@ export interface HttpVerbs {
     edit(request: HttpOperations["message.edit"]["request"], options?: CallOptions): Promise<HttpOperations["message.edit"]["reply"]>;
     /** Regenerate an answer. The old one is kept and can be viewed. */
     regenerate(request: HttpOperations["message.regenerate"]["request"], options?: CallOptions): Promise<HttpOperations["message.regenerate"]["reply"]>;
-    /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait. */
+    /** Send a message and receive the answer. When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which `GET /v1/turns/{turn_id}/events?follow=true` continues after a lost connection. The turn continues if the client does not wait. */
     ask(request: HttpOperations["message.ask"]["request"], options?: CallOptions): Promise<HttpOperations["message.ask"]["reply"]>;
   };
   run: {
-    /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless `keep` is set. */
+    /** Run an agent once and receive the answer. When the turn has ended, or as server-sent events with `stream`. Only its ledger entry is kept, unless `keep` is set. */
     ask(request: HttpOperations["run.ask"]["request"], options?: CallOptions): Promise<HttpOperations["run.ask"]["reply"]>;
   };
   draft: {
@@ -1373,9 +1385,9 @@ export interface HttpVerbs {
     delete(request: HttpOperations["draft.delete"]["request"], options?: CallOptions): Promise<HttpOperations["draft.delete"]["reply"]>;
   };
   transfer: {
-    /** Export sessions: one, those of a container or of a user, or all. As an archive that can be imported elsewhere, or as a page for reading. It is sent while it is made. The same sessions give the same bytes. */
+    /** Export sessions: one, those of a container or of a user, or all. As an archive that can be imported elsewhere, or as a page for reading. It is streamed. The same sessions give the same bytes. */
     export(request?: HttpOperations["transfer.export"]["request"], options?: CallOptions): Promise<HttpOperations["transfer.export"]["reply"]>;
-    /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
+    /** Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI. All of it, or nothing; existing sessions are not imported again. Ids are kept if they are free; otherwise they are replaced, and the response lists them. */
     import(request?: HttpOperations["transfer.import"]["request"], options?: CallOptions): Promise<HttpOperations["transfer.import"]["reply"]>;
   };
   webhook: {
@@ -1391,7 +1403,7 @@ export interface HttpVerbs {
     delete(request: HttpOperations["webhook.delete"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.delete"]["reply"]>;
     /** Replace the secret of a webhook. The new one is shown once. For 24 hours deliveries are signed with both. */
     rotate(request: HttpOperations["webhook.rotate"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.rotate"]["reply"]>;
-    /** Send a test event and show the result. Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other. */
+    /** Send a test event and show the result. Its type is `webhook.test`. It is sent regardless of the events of the webhook, and retried like any other. */
     test(request: HttpOperations["webhook.test"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.test"]["reply"]>;
     /** List the deliveries of a webhook, newest first. */
     deliveries(request: HttpOperations["webhook.deliveries"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.deliveries"]["reply"]>;
@@ -1399,7 +1411,7 @@ export interface HttpVerbs {
     redeliver(request: HttpOperations["webhook.redeliver"]["request"], options?: CallOptions): Promise<HttpOperations["webhook.redeliver"]["reply"]>;
   };
   schedule: {
-    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`. */
+    /** Create a schedule: an agent receives a message at the times of `cron`. `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you. A call that needs an approval is denied, unless `onAsk` is `wait`. */
     create(request: HttpOperations["schedule.create"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.create"]["reply"]>;
     /** List schedules, oldest first. */
     list(request?: HttpOperations["schedule.list"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.list"]["reply"]>;
@@ -1411,11 +1423,11 @@ export interface HttpVerbs {
     delete(request: HttpOperations["schedule.delete"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.delete"]["reply"]>;
     /** List the last runs of a schedule, and the times at which it did not run, newest first. */
     runs(request: HttpOperations["schedule.runs"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.runs"]["reply"]>;
-    /** Run a schedule once now, besides its times, as it would run then. */
+    /** Run a schedule once now, in addition to its times. */
     run(request: HttpOperations["schedule.run"]["request"], options?: CallOptions): Promise<HttpOperations["schedule.run"]["reply"]>;
   };
   trigger: {
-    /** Create a trigger: another program starts turns of an agent. The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it. */
+    /** Create a trigger: another program starts turns of an agent. The agent receives your message, followed by the body of the request as data. The secret is shown once; requests are signed with it. */
     create(request: HttpOperations["trigger.create"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.create"]["reply"]>;
     /** List triggers, oldest first. */
     list(request?: HttpOperations["trigger.list"]["request"], options?: CallOptions): Promise<HttpOperations["trigger.list"]["reply"]>;
@@ -1613,7 +1625,7 @@ export interface BuiltinTools {
   items: BuiltinToolView[];
 }
 
-/** One call, or all calls of a turn; `id` names it for good. `driver` is the kind of the provider, such as anthropic. */
+/** One call, or all calls of a turn; `id` names it permanently. `driver` is the kind of the provider, such as anthropic. */
 export interface CallEntry {
   id: string;
   at: number;
@@ -1724,7 +1736,7 @@ export interface ContentView {
   pointers?: Record<string, string>;
 }
 
-/** A monthly bill in dollars with what it was computed from; `total` is absent if the shape cannot carry the workload. */
+/** A monthly bill in dollars with its needs and coefficients; `total` is absent if the shape cannot carry the workload. */
 export interface CostReport {
   workload: Workload;
   shape: "cluster" | "edge" | "one-node";
@@ -1736,6 +1748,7 @@ export interface CostReport {
   breakEven?: number;
   peers: PeerBill[];
   sensitivity: Sensitivity[];
+  measures: NamedMeasure[];
   pricesOf: string;
   measuredOn: string;
   machine: string;
@@ -2040,7 +2053,6 @@ export interface ImageConfig {
   description?: string | null;
   systemPrompt?: string | null;
   model?: string | null;
-  definition?: string | null;
   tools?: string[] | null;
   sandbox?: string | null;
   knowledge?: string[] | null;
@@ -2053,6 +2065,7 @@ export interface ImageConfig {
   mcpServers?: Record<string, unknown> | null;
   clientData?: Record<string, unknown> | null;
   apiKey?: string | null;
+  definition?: string | null;
   hasApiKey?: boolean;
 }
 
@@ -2249,13 +2262,14 @@ export interface MemoryPage {
   items: Memory[];
 }
 
-/** The answer of a turn. Without an `outcome` the turn goes on: nobody waited for it, or it waits for somebody (`waits`). */
+/** The answer of a turn. Without an `outcome` the turn continues: `wait` was false, or tool calls wait for an answer */
 export interface MessageAnswer {
   sessionId: string;
   turnId: string;
   imageId?: string;
   messageId?: string;
   text?: string;
+  citations?: Citation[];
   output?: unknown;
   outcome?: "completed" | "failed" | "interrupted";
   stopReason?: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence";
@@ -2265,11 +2279,12 @@ export interface MessageAnswer {
   waits?: string[];
 }
 
-/** `nextCursor` goes on in the same order, `previousCursor` in the other. */
+/** `nextCursor` continues in the same order, `previousCursor` in the other. */
 export interface MessagesPage {
   sessionId: string;
   items: (UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage)[];
   total: number;
+  turns?: TurnRow[];
   nextCursor?: string;
   previousCursor?: string;
   logCursor?: string;
@@ -2306,7 +2321,7 @@ export interface OutcomeView {
   dryRun?: boolean;
 }
 
-/** The form of an answer: JSON that fits a schema. `name` tells the model what the value is. */
+/** The form of an answer: JSON that fits a schema. `name` describes the value to the model. */
 export interface OutputFormat {
   name: string;
   schema: Record<string, unknown>;
@@ -2464,14 +2479,14 @@ export interface ResourceRecord {
   uses?: number;
 }
 
-/** `policy` is in force; `due` counts what it would delete now, or what the requested days would. */
+/** `policy` is in force; `due` counts the sessions that it would delete now, or the requested days would. */
 export interface RetentionView {
   tenantId: string;
   policy: PolicyView;
   due: DueView;
 }
 
-/** Messages that were taken back together, and are kept. */
+/** Messages that were rewound together, and are kept. */
 export interface Rewind {
   rewindId: string;
   rewoundAt: number;
@@ -2494,7 +2509,7 @@ export interface RunPage {
   items: RunRecord[];
 }
 
-/** A run with what became of its turn; None while that goes on. */
+/** A run with the outcome of its turn; None while that continues. */
 export interface RunRecord {
   dueAt: number;
   at: number;
@@ -2701,7 +2716,7 @@ export interface SettingView {
   layers?: SourceView[];
 }
 
-/** A link to a conversation. What was said after `createdAt` is not shown. */
+/** A link to a conversation. Messages after `createdAt` are not shown. */
 export interface Share {
   shareId: string;
   sessionId: string;
@@ -2801,6 +2816,10 @@ export interface TextPart {
   text: string;
 }
 
+export interface TiersFound {
+  tiers: TierView[];
+}
+
 /** One turn. */
 export interface Timeline {
   turnId: string;
@@ -2834,7 +2853,7 @@ export interface TitleRecord {
   snippet: string;
 }
 
-/** The turn goes on by itself; its events tell how. */
+/** The turn continues by itself; its events tell how. */
 export interface ToolAnswerReply {
   waitId: string;
   turnId: string;
@@ -2864,7 +2883,7 @@ export interface ToolExplanation {
   sessionId?: string;
 }
 
-/** `output` is the result as a model is told it; an error of the tool is a result. */
+/** `output` is the result as a model receives it; an error of the tool is a result. */
 export interface ToolInvocation {
   tool: string;
   output: TextOutput | JsonOutput | ContentOutput | ErrorTextOutput | ErrorJsonOutput | DeniedOutput;
@@ -2929,11 +2948,12 @@ export interface TurnOptions {
   stop?: string[];
   instructions?: string | null;
   tools?: ClientTool[];
+  toolChoice?: string | null;
   output?: OutputFormat | null;
   clientData?: string | null;
 }
 
-/** The reason of a turn that nobody at a keyboard has begun, and its bounds. */
+/** The reason and the bounds of a turn that was not begun by a person. */
 export interface TurnOrigin {
   kind: "agent" | "schedule" | "trigger";
   id: string;
@@ -2941,6 +2961,32 @@ export interface TurnOrigin {
   budget?: TurnBudget;
   parent?: ParentCall;
   callers?: string[];
+}
+
+/** A turn in a list. `price` is the tenant's price, in nano-USD; `model` answered last. */
+export interface TurnRow {
+  turnId: string;
+  containerId: string;
+  imageId: string;
+  sessionId: string;
+  messageId: string;
+  acceptedAt: number;
+  outcome?: "completed" | "failed" | "interrupted";
+  usage?: Usage;
+  endedAt?: number;
+  clientKey?: string;
+  attempts?: number;
+  userId?: string;
+  keyId?: string;
+  alongside?: number;
+  parkedAt?: number;
+  activeMs?: number;
+  onParked?: "queue" | "reject" | "supersede";
+  options?: TurnOptions;
+  origin?: TurnOrigin;
+  price?: number;
+  model?: string;
+  nodeId?: number;
 }
 
 export interface TurnRowPage {
@@ -2991,6 +3037,7 @@ export interface UserView {
   status: "active" | "suspended";
   createdAt: number;
   updatedAt: number;
+  isLastOwner?: boolean;
 }
 
 export interface UserViewPage {
@@ -3042,6 +3089,7 @@ export interface WaitView {
   audience: string;
   notSender: boolean;
   mayRemember: boolean;
+  held?: boolean;
   askedAt: number;
   expiresAt: number;
   sender?: string;
@@ -3123,6 +3171,7 @@ export interface BillLine {
   unit: string;
   price: number;
   source: string;
+  by?: string;
 }
 
 export interface BoundView {
@@ -3189,7 +3238,7 @@ export interface ChannelKind {
   fields: SettingField[];
 }
 
-/** `since` is when the state began. `remedy` says what to do about the last error, where that is known. */
+/** `since` is when the state began. `remedy` is the remedy of the last error, if one is known. */
 export interface ChannelStatus {
   state: "connected" | "connecting" | "off" | "refused" | "waiting";
   since?: number;
@@ -3320,6 +3369,9 @@ export interface EffectiveConfig {
   sandbox?: string;
   knowledge?: string[];
   skills?: string[];
+  agents?: string[];
+  handoffs?: string[];
+  policy?: PolicyRule[];
   unavailable?: string[];
 }
 
@@ -3534,12 +3586,22 @@ export interface Moment {
   details?: Record<string, string | number>;
 }
 
+/** A coefficient as a reader of a bill sees it. */
+export interface NamedMeasure {
+  value: number;
+  unit: string;
+  source: string;
+  name: string;
+}
+
 /** The sums of all things that a workload takes from its servers. */
 export interface Needs {
   serverCores: Requirement;
   toolCores: Requirement;
   memory: Requirement;
   disk: Requirement;
+  diskSyncs: Requirement;
+  backup: Requirement;
   traffic: Requirement;
 }
 
@@ -3726,7 +3788,7 @@ export interface Sensitivity {
   price: number | null;
 }
 
-/** One value for each sample; null where nothing was observed. Durations in ms, sizes in bytes. */
+/** One value for each sample; null without an observation. Durations in ms, sizes in bytes. */
 export interface SeriesColumns {
   turnsCompleted: (number | null)[];
   turnsFailed: (number | null)[];
@@ -3788,7 +3850,7 @@ export interface Stages {
   away?: number;
 }
 
-/** The money of one tenant in a period, in nano-USD. `margin` is what its calls were charged minus what they cost. */
+/** The money of one tenant in a period, in nano-USD. `margin` is the price of its calls minus their cost. */
 export interface TenantMargin {
   tenantId: string;
   slug: string;
@@ -3811,6 +3873,17 @@ export interface ThinkingPart {
   signature?: string;
 }
 
+/** A tier of this server. `missing` names the requirements of a tier that cannot run here. */
+export interface TierView {
+  tier: "container" | "inline" | "isolate" | "process" | "remote";
+  engines: string[];
+  walls: string[];
+  network: boolean;
+  packages: boolean;
+  persistent: boolean;
+  missing?: string;
+}
+
 export interface ToolCall {
   type: "tool-call";
   id: string;
@@ -3819,7 +3892,7 @@ export interface ToolCall {
   byProvider?: boolean;
 }
 
-/** The difference of one tool between two readings of a set; `lines` has what was removed and added, by member. */
+/** The difference of one tool between two readings of a set; `lines` has the removed and added lines, by member. */
 export interface ToolChange {
   name: string;
   change: "added" | "changed" | "removed" | "same";
@@ -3870,31 +3943,6 @@ export interface TurnReport {
   suspended: number;
   successRate?: number;
   errors: Record<string, number>;
-}
-
-/** A turn in a list. `price` is what it costs the tenant, in nano-USD; `model` answered last. */
-export interface TurnRow {
-  turnId: string;
-  containerId: string;
-  imageId: string;
-  sessionId: string;
-  messageId: string;
-  acceptedAt: number;
-  outcome?: "completed" | "failed" | "interrupted";
-  usage?: Usage;
-  endedAt?: number;
-  clientKey?: string;
-  attempts?: number;
-  userId?: string;
-  keyId?: string;
-  alongside?: number;
-  parkedAt?: number;
-  activeMs?: number;
-  onParked?: "queue" | "reject" | "supersede";
-  options?: TurnOptions;
-  origin?: TurnOrigin;
-  price?: number;
-  model?: string;
 }
 
 /** The description of a type in `GET /v1/resources/types`. */
@@ -3987,6 +4035,8 @@ export interface Workload {
   connected: number;
   peak: number;
   tools: number;
+  toolSeconds: number;
+  visits: number;
   months: number;
 }
 
@@ -4031,7 +4081,7 @@ export interface Latency {
   p99?: number;
 }
 
-/** An address that a tool names. Nobody has fetched it. */
+/** An address that a tool names. It has not been fetched. */
 export interface LinkPart {
   type: "link";
   uri: string;

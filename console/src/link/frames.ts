@@ -40,7 +40,7 @@ export interface StoredMessage {
   /** The assistant message that asks for the call. */
   parentId?: string;
   toolCallId?: string;
-  toolResult?: { id: string; name: string; output: { type: string; value?: unknown; reason?: string } };
+  toolResult?: { id: string; name: string; agent?: string; output: { type: string; value?: unknown; reason?: string } };
 }
 
 /** A session in a list. One that this tab has just made knows little of itself. */

@@ -25,11 +25,14 @@ type News = "signed-in" | "signed-out";
 export const identity = signal<Identity | null | undefined>(undefined);
 /** The reason why a session has ended, as the server names it; empty for a user who has signed out or never signed in. */
 export const endReason = signal("");
-/** Whether the session of the user has run out. What they have typed stays behind the sign-in page, until they are back. */
+/** Whether the session or the key of the user has ended by itself. What they have typed stays behind the sign-in page, until they are back. */
 export const hasExpired = signal(false);
 
 /** The identity of the last visit. It holds names and permissions, and nothing that opens a door. */
 const LAST = "avm.identity";
+
+/** Reasons after which a user comes back with another key. */
+const RETURNING = new Set(["expired", "revoked"]);
 
 let lastOwner: string | undefined;
 
@@ -128,7 +131,7 @@ function leave(reason: string): void {
   localStorage.removeItem(LAST);
   void forget(ownerName());
   endReason.value = reason;
-  hasExpired.value = reason === "expired" && Boolean(identity.value);
+  hasExpired.value = RETURNING.has(reason) && Boolean(identity.value);
   if (!hasExpired.value) identity.value = null;
   // Drafts go; messages that wait for a connection are kept for their owner.
   sessionStorage.clear();

@@ -1,4 +1,4 @@
-/** Registers the service worker, and meets a server that has another version than this tab. */
+/** Registers the service worker, and loads the console again for a server that has another version than this tab. */
 
 const WORKER = "/sw.js";
 const RELOADED = "avm.reloaded";
@@ -21,12 +21,8 @@ export function startWorker(): void {
   navigator.serviceWorker.register(address as string).catch(() => undefined);
 }
 
-/** A server with another version does not have the chunks of this one: the page is loaded once more, with what was written. */
-export function watchVersion(): void {
-  window.addEventListener("vite:preloadError", () => void reloadOnce());
-}
-
-async function reloadOnce(): Promise<void> {
+/** A server with another version does not have the files of this one: the console is loaded once more, unless it just was. */
+export async function reloadOnce(): Promise<void> {
   if (Date.now() - Number(sessionStorage.getItem(RELOADED) ?? 0) < AGAIN_MS) return;
   try {
     await fetch("/health", { cache: "no-store" });

@@ -81,7 +81,7 @@ function table(token: Tokens.Table): ComponentChildren {
         <thead>
           <tr>
             {token.header.map((cell, index) => (
-              <th key={index} scope="col">{inline(cell.tokens)}</th>
+              <th key={index} scope="col" class={sideOf(cell)}>{inline(cell.tokens)}</th>
             ))}
           </tr>
         </thead>
@@ -89,7 +89,7 @@ function table(token: Tokens.Table): ComponentChildren {
           {token.rows.map((row, index) => (
             <tr key={index}>
               {row.map((cell, column) => (
-                <td key={column}>{inline(cell.tokens)}</td>
+                <td key={column} class={sideOf(cell)}>{inline(cell.tokens)}</td>
               ))}
             </tr>
           ))}
@@ -98,6 +98,8 @@ function table(token: Tokens.Table): ComponentChildren {
     </div>
   );
 }
+
+const sideOf = ({ align }: Tokens.TableCell) => (align === "right" ? "md-end" : align === "center" ? "md-center" : undefined);
 
 function inline(tokens: Token[] | undefined): ComponentChildren {
   return (tokens ?? []).map((token) => {
@@ -142,7 +144,7 @@ function link(token: Tokens.Link): ComponentChildren {
 /** Loading a picture tells its host what the conversation holds, so it is a link that the reader may follow. */
 function RemoteImage({ href, text }: { href: string; text: string }): ComponentChildren {
   const url = safeLink(href);
-  const label = `${words.value.picture}: ${[text, url?.host ?? href].filter(Boolean).join(" · ")}`;
+  const label = `${words.value.picture}${words.value.colon}${[text, url?.host ?? href].filter(Boolean).join(" · ")}`;
   return url === undefined ? (
     <s title={href}>{label}</s>
   ) : (

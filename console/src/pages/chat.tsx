@@ -2,20 +2,27 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { ModelView } from "../link/client.ts";
-import { linkState, onOpen } from "../link/socket.ts";
+import { ApiError } from "../link/http.ts";
+import { ask, linkState, onOpen } from "../link/socket.ts";
 import { agents, loadAgents, loadName, names, offered, readable } from "../state/agents.ts";
 import { OpenConversation } from "../state/conversation.ts";
 import { useData, withQuery } from "../state/data.ts";
-import { lastQuestion } from "../state/fold.ts";
+import { lastQuestion, openQuestion } from "../state/fold.ts";
+import { answerIn } from "../state/question.ts";
+import { isOpenTo } from "../routes.ts";
 import type { Attached } from "../link/upload.ts";
 import { begin, home, sessions } from "../state/sessions.ts";
 import { Button } from "../ui/button.tsx";
 import { said } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
+import { wordCount } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 import { Composer } from "./composer.tsx";
 import { Heading } from "./heading.tsx";
 import { Log } from "./log.tsx";
+
+/** The page that says how other models are used. */
+const PROVIDERS = "/settings/providers";
 
 interface Props {
   sessionId?: string;
@@ -41,7 +48,8 @@ function NewChat({ go }: Pick<Props, "go">): JSX.Element {
       go(`/c/${sessionId}`);
       return true;
     } catch (error) {
-      toast(said(error));
+      const isAway = error instanceof ApiError && error.code === "channel_closed";
+      toast(isAway ? words.value.newChatWaits : said(error));
       return false;
     }
   }
@@ -81,6 +89,7 @@ function OpenChat({ sessionId, named, go }: Props & { sessionId: string }): JSX.
   useEffect(() => {
     if (imageId !== undefined && linkState.value === "open") attempt(loadName(imageId));
   }, [imageId, linkState.value]);
+  const isMissing = open.problem.value?.code === "session_not_found";
   const isQuarantined = open.about.value?.quarantine !== undefined;
   const name = readable(names.value[imageId ?? ""] ?? "default", words.value.agentNames) ?? words.value.agent;
   return (
@@ -89,8 +98,8 @@ function OpenChat({ sessionId, named, go }: Props & { sessionId: string }): JSX.
       {isQuarantined && <Quarantine open={open} />}
       <Log open={open} named={named} name={name} go={go} />
       <Announcement open={open} />
-      <OpenDemoNotice open={open} />
-      <OpenComposer open={open} containerId={row?.containerId ?? home()} />
+      {!isMissing && <OpenDemoNotice open={open} />}
+      {!isMissing && <OpenComposer open={open} containerId={row?.containerId ?? home()} />}
     </main>
   );
 }
@@ -114,12 +123,26 @@ function Quarantine({ open }: { open: OpenConversation }): JSX.Element {
 /** The composer follows the state of the turn, so that a new state draws nothing else. */
 export function OpenComposer({ open, containerId }: { open: OpenConversation; containerId: string }): JSX.Element {
   const { running, parked } = open.now.value;
+  const question = openQuestion(open.now.value);
+  /** A message that fits an open question is its answer; any other ends the turn that asks. */
+  async function say(text: string, files: Attached[]): Promise<boolean> {
+    const result = question?.questions === undefined || files.length > 0 ? undefined : answerIn(question.questions, text);
+    if (question === undefined || result === undefined) return open.send(text, files, containerId).then(() => true);
+    try {
+      await ask("tool_answer", { waitId: question.waitId, fingerprint: question.fingerprint, decision: "answer", result });
+      return true;
+    } catch (error) {
+      toast(said(error));
+      return false;
+    }
+  }
   return (
       <Composer
         sessionId={open.sessionId}
         containerId={containerId}
         busy={running.length > 0 && !parked}
-        onSend={(text, files) => open.send(text, files, containerId).then(() => true)}
+        placeholder={question === undefined ? undefined : words.value.answerHere}
+        onSend={say}
         onStop={() => attempt(open.stopTurn())}
         onEditLast={() => (open.editing.value = lastQuestion(open.now.value)?.id)}
       />
@@ -130,18 +153,24 @@ export function OpenComposer({ open, containerId }: { open: OpenConversation; co
 function DemoNotice({ answered }: { answered?: string }): JSX.Element | null {
   const model = useData<{ items: ModelView[] }>(withQuery("/v1/catalog/models", { limit: 1 })).data?.items[0];
   if (model?.demo !== true || (answered !== undefined && !model.name.endsWith(`/${answered}`))) return null;
-  return <p class="demo-notice" role="note">{words.value.demoModel}</p>;
+  return (
+    <p class="demo-notice" role="note">
+      {words.value.demoModel} {isOpenTo(PROVIDERS) && <a href={PROVIDERS}>{words.value.demoOther}</a>}
+    </p>
+  );
 }
 
 /** Says when an answer begins and ends, and not every word of it. */
 function Announcement({ open }: { open: OpenConversation }): JSX.Element {
   const now = open.now.value;
-  const spoken = useRef({ busy: false, text: "" });
+  const spoken = useRef<{ busy: boolean; text: string; turnId?: string }>({ busy: false, text: "" });
   const busy = now.running.length > 0;
   if (busy !== spoken.current.busy) {
+    const isStopped = now.ends[spoken.current.turnId ?? ""]?.outcome === "interrupted";
     const last = now.items.findLast((item) => item.kind === "answer");
-    const count = last?.kind === "answer" ? last.text.split(/\s+/).filter(Boolean).length : 0;
-    spoken.current = { busy, text: busy ? words.value.answering : words.value.answerFinished(count) };
+    const count = last?.kind === "answer" ? wordCount(last.text) : 0;
+    const ended = isStopped ? words.value.stopped : words.value.answerFinished(count);
+    spoken.current = { busy, text: busy ? words.value.answering : ended, turnId: now.running.at(-1) };
   }
   return <p class="unseen" role="status">{spoken.current.text}</p>;
 }

@@ -17,6 +17,7 @@ interface Props {
   sessionId?: string;
   containerId: string;
   busy: boolean;
+  placeholder?: string | undefined;
   /** Resolves to whether the message was taken over; one that was not is shown again. */
   onSend: (text: string, files: Attached[]) => Promise<boolean>;
   onStop: () => void;
@@ -32,6 +33,8 @@ export function sends(event: KeyboardEvent): boolean {
   return !matchMedia("(pointer: coarse)").matches;
 }
 
+const LINES_MAX = 10;
+
 const storedName = (sessionId: string | undefined) => `avm.draft.${sessionId ?? "new"}`;
 
 /** Puts a text into the field of a conversation: a refused message that is written anew. */
@@ -41,7 +44,7 @@ export function writeAgain(sessionId: string, text: string): void {
 }
 
 /** Where a message is written. It keeps its text over a reload, and renders nothing outside itself. */
-export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditLast }: Props): JSX.Element {
+export function Composer({ sessionId, containerId, busy, placeholder, onSend, onStop, onEditLast }: Props): JSX.Element {
   const field = useRef<HTMLTextAreaElement>(null);
   const files = useFiles(containerId);
   const stored = storedName(sessionId);
@@ -50,9 +53,14 @@ export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditL
   // Before the field is painted: what is typed at once must not be replaced by the stored draft.
   useLayoutEffect(() => {
     restore();
-    field.current?.focus();
+    // On a phone the keyboard would cover half of the conversation.
+    if (!matchMedia("(pointer: coarse)").matches) field.current?.focus();
     window.addEventListener("avm.write", restore);
-    return () => window.removeEventListener("avm.write", restore);
+    window.addEventListener("resize", grow);
+    return () => {
+      window.removeEventListener("avm.write", restore);
+      window.removeEventListener("resize", grow);
+    };
   }, [stored]);
 
   function restore(): void {
@@ -61,10 +69,12 @@ export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditL
     grow();
   }
 
+  /** As high as what is written in it: lines that the width breaks count, too. */
   function grow(): void {
     const area = field.current;
     if (area === null) return;
-    area.rows = Math.min(10, Math.max(1, area.value.split("\n").length));
+    area.rows = 1;
+    while (area.rows < LINES_MAX && area.scrollHeight > area.clientHeight) area.rows += 1;
   }
 
   function write(text: string): void {
@@ -115,18 +125,32 @@ export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditL
     <div class="composer-holder">
       {offer.value && (
         <p class="other-draft">
-          <span dir="auto">{words.value.onDevice(offer.value.device?.startsWith("phone") ?? false)}: {offer.value.text}</span>
+          <span dir="auto">{words.value.onDevice(offer.value.device?.startsWith("phone") ?? false)}{words.value.colon}{offer.value.text}</span>
           <button type="button" class="btn-quiet" onClick={() => use(offer.value!)}>{words.value.use}</button>
         </p>
       )}
       <form
-        class={files.isOver.value ? "composer composer-over" : "composer"}
+        class={`composer${files.isOver.value ? " composer-over" : ""}${files.all.value.length > 0 ? " composer-filled" : ""}`}
         onSubmit={(event) => {
           event.preventDefault();
           send();
         }}
       >
         <FileChips files={files} />
+        <textarea
+          ref={field}
+          rows={1}
+          dir="auto"
+          aria-label={words.value.message}
+          placeholder={files.isOver.value ? words.value.dropHere : (placeholder ?? words.value.message)}
+          onKeyDown={onKeyDown}
+          onInput={(event) => write(event.currentTarget.value)}
+          onPaste={(event) => {
+            if ((event.clipboardData?.files.length ?? 0) === 0) return;
+            event.preventDefault();
+            files.add(event.clipboardData?.files);
+          }}
+        />
         <label class="btn-icon composer-attach" title={words.value.attach}>
           <input
             type="file"
@@ -139,20 +163,6 @@ export function Composer({ sessionId, containerId, busy, onSend, onStop, onEditL
           />
           <svg class="icon" viewBox="0 0 20 20" aria-hidden="true"><path d="m14 9-5 5a3 3 0 0 1-4-4l6-6a2 2 0 0 1 3 3l-6 6a1 1 0 0 1-1-1l5-5" /></svg>
         </label>
-        <textarea
-          ref={field}
-          rows={1}
-          dir="auto"
-          aria-label={words.value.message}
-          placeholder={files.isOver.value ? words.value.dropHere : words.value.message}
-          onKeyDown={onKeyDown}
-          onInput={(event) => write(event.currentTarget.value)}
-          onPaste={(event) => {
-            if ((event.clipboardData?.files.length ?? 0) === 0) return;
-            event.preventDefault();
-            files.add(event.clipboardData?.files);
-          }}
-        />
         {busy && <IconButton icon="stop" label={words.value.stop} onClick={onStop} />}
         <IconButton icon="send" label={words.value.send} onClick={send} primary />
       </form>

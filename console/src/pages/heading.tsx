@@ -1,18 +1,19 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import lazy, { ErrorBoundary } from "preact-iso/lazy";
 import type { SessionRow } from "../link/frames.ts";
 import { may } from "../routes.ts";
 import type { OpenConversation } from "../state/conversation.ts";
 import { archive, pin, remove, rename, restore } from "../state/sessions.ts";
 import { attempt, toast } from "../ui/toast.tsx";
 import { Icon, type IconName } from "../ui/icons.tsx";
+import { latePart } from "../ui/late.tsx";
+import { useTitle } from "../ui/title.ts";
 import { words } from "../words/index.ts";
 
-const Branches = lazy(() => import("./branches.tsx"));
-const ShareLinks = lazy(() => import("./share_links.tsx"));
-const ForkWith = lazy(() => import("./fork_with.tsx"));
+const Branches = latePart(() => import("./branches.tsx"));
+const ShareLinks = latePart(() => import("./share_links.tsx"));
+const ForkWith = latePart(() => import("./fork_with.tsx"));
 
 const MENU = "conversation-menu";
 
@@ -22,7 +23,9 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
   const dialog = useSignal<"branches" | "forkWith" | "share" | undefined>(undefined);
   const editing = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
-  const title = row?.title ?? row?.preview ?? words.value.untitled;
+  const isMissing = open.problem.value?.code === "session_not_found";
+  const title = isMissing ? words.value.notThereTitle : (row?.title ?? row?.preview ?? words.value.untitled);
+  useTitle(title);
   useSignalEffect(() => {
     if (editing.value) requestAnimationFrame(() => field.current?.focus());
   });
@@ -41,7 +44,7 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
   const isArchived = row?.archivedAt !== undefined;
   return (
     <header class="heading">
-      <a class="btn-icon only-narrow" href="/" aria-label={words.value.showList}>‹</a>
+      <a class="btn-icon only-narrow" href="/" aria-label={words.value.showList}><Icon name="left" /></a>
       {editing.value ? (
         <form onSubmit={save}>
           <input
@@ -62,18 +65,18 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
           <Icon name="fork" />
         </a>
       )}
-      <button type="button" class="btn-icon" popovertarget={MENU} aria-label={words.value.more} title={words.value.more}>
+      <button type="button" class="btn-icon" hidden={isMissing} popovertarget={MENU} aria-label={words.value.more} title={words.value.more}>
         <Icon name="more" />
       </button>
       <div id={MENU} class="menu" popover="auto">
         <MenuItem icon="pin" label={isPinned ? words.value.unpin : words.value.pin} run={() => attempt(pin(sessionId, !isPinned))} />
         <MenuItem icon="pen" label={words.value.rename} run={() => (editing.value = true)} />
-        <MenuItem icon="fork" label={words.value.branches} run={() => (dialog.value = "branches")} />
-        <MenuItem icon="agents" label={words.value.forkWith} run={() => (dialog.value = "forkWith")} />
+        <MenuItem icon="branches" label={words.value.branches} run={() => (dialog.value = "branches")} />
+        <MenuItem icon="fork" label={words.value.forkWith} run={() => (dialog.value = "forkWith")} />
         <MenuItem icon="link" label={words.value.share} run={() => (dialog.value = "share")} />
         <MenuItem icon="list" label={words.value.summarize} run={() => attempt(open.summarize())} />
         <a class="menu-item" href={`/search?session=${sessionId}`}><Icon name="search" /> {words.value.searchIn}</a>
-        <a class="menu-item" href={`/files/${sessionId}`}><Icon name="save" /> {words.value.pages.files}</a>
+        <a class="menu-item" href={`/files/${sessionId}`}><Icon name="folder" /> {words.value.pages.files}</a>
         {row?.imageId !== undefined && may("images:read") && <a class="menu-item" href={`/agents/${row.imageId}`}><Icon name="agents" /> {words.value.pages.agent}</a>}
         {may("sessions:export") && (
           <>
@@ -92,11 +95,9 @@ export function Heading({ row, open, go }: { row?: SessionRow; open: OpenConvers
         )}
         <MenuItem icon="bin" label={words.value.delete} run={() => attempt(leave(remove(sessionId), words.value.deleted, () => restore(sessionId)))} />
       </div>
-      <ErrorBoundary>
-        {dialog.value === "branches" && <Branches open={open} onClose={() => (dialog.value = undefined)} />}
-        {dialog.value === "share" && <ShareLinks sessionId={sessionId} onClose={() => (dialog.value = undefined)} />}
-        {dialog.value === "forkWith" && row !== undefined && <ForkWith open={open} row={row} go={go} onClose={() => (dialog.value = undefined)} />}
-      </ErrorBoundary>
+      {dialog.value === "branches" && <Branches open={open} onClose={() => (dialog.value = undefined)} />}
+      {dialog.value === "share" && <ShareLinks sessionId={sessionId} onClose={() => (dialog.value = undefined)} />}
+      {dialog.value === "forkWith" && row !== undefined && <ForkWith open={open} row={row} go={go} onClose={() => (dialog.value = undefined)} />}
     </header>
   );
 }

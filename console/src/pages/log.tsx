@@ -96,12 +96,20 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
         if (event.deltaY < 0) follows.current = false;
       }}
       onTouchMove={() => (follows.current = false)}
+      onPointerDown={(event) => {
+        // On the bar that scrolls, beside the messages.
+        if (event.target === event.currentTarget && event.offsetX >= event.currentTarget.clientWidth) follows.current = false;
+      }}
       onKeyDown={(event) => {
         if (["ArrowUp", "PageUp", "Home"].includes(event.key)) follows.current = false;
       }}
     >
       <div class="log-inner">
-        {open.problem.value && <Problem code={open.problem.value.code} text={open.problem.value.text} />}
+        {open.problem.value && (
+          <Problem code={open.problem.value.code} text={open.problem.value.text}>
+            {open.problem.value.code === "session_not_found" && <a class="btn" href="/">{words.value.chat}</a>}
+          </Problem>
+        )}
         {(open.older.value !== undefined || start > 0) && <Button onClick={earlier}>{words.value.loadEarlier}</Button>}
         {isRead && now.items.length === 0 && !open.problem.value && <p class="empty">{words.value.emptyChat}</p>}
         {rows.map((row, index) => {
@@ -123,8 +131,25 @@ export function Log({ open, named, name, go }: Props): JSX.Element {
           );
           return summary === undefined ? message : [message, <SummaryStub key={summary.summaryId} summary={summary} />];
         })}
+        {isThinking(now) && <Thinking name={now.items.at(-1)?.kind === "user" ? name : undefined} />}
         {start + ROWS_MAX < all.length && <Button onClick={later}>{words.value.laterMessages}</Button>}
       </div>
+    </div>
+  );
+}
+
+/** Whether an answer is on its way of which nothing is shown yet. */
+function isThinking({ running, parked, items }: Conversation): boolean {
+  const last = items.at(-1);
+  const isSaid = last?.kind === "error" || (last?.kind === "answer" && last.live) || (last?.kind === "tool" && last.state === "running");
+  return running.length > 0 && !parked && !isSaid;
+}
+
+function Thinking({ name }: { name: string | undefined }): JSX.Element {
+  return (
+    <div class="item-thinking" aria-hidden="true">
+      {name !== undefined && <p class="who">{name}</p>}
+      <span class="live-mark" />
     </div>
   );
 }
@@ -178,9 +203,10 @@ function isSettled(now: Conversation, item: Item): boolean {
   return item.kind !== "tool" || (item.state !== "waiting" && item.state !== "running");
 }
 
-/** The end of the turn, for the last item of it. */
+/** The end of the turn, for the last item of it. A question is the last one of a turn that was stopped before its answer. */
 function endOf(now: Conversation, item: Item): TurnEnd | undefined {
-  return item.turnId !== undefined && item.kind !== "user" ? now.ends[item.turnId] : undefined;
+  const end = now.ends[item.turnId ?? ""];
+  return item.kind !== "user" || end?.outcome === "interrupted" ? end : undefined;
 }
 
 /** Messages that were never drawn have only a guessed height: their drawing moves the others, for a frame or two. */

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../link/http.ts";
 import { endReason, loadMethods, offered, oidcStart, signIn } from "../link/who.ts";
+import { Prose } from "../ui/parts.tsx";
 import { said } from "../ui/problem.tsx";
 import { words } from "../words/index.ts";
 
@@ -42,7 +43,7 @@ export default function Login(): JSX.Element {
         </p>
         <label for="key">{words.value.keyLabel}</label>
         <input ref={field} id="key" name="key" type="password" autocomplete="current-password" placeholder="avm_…" required aria-describedby="key-hint" />
-        <p id="key-hint" class="hint">{words.value.keyHint}</p>
+        <p id="key-hint" class="hint"><Prose text={words.value.keyHint} /></p>
         <label class="check"><input name="keep" type="checkbox" checked={keep} onChange={(event) => setKeep(event.currentTarget.checked)} /> {words.value.keepSignedIn}</label>
         <p role="alert" class="problem">{problem}</p>
         <button type="submit" class="btn btn-ink" disabled={busy}>{words.value.signIn}</button>

@@ -11,6 +11,7 @@ import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
 import { clock, duration, money } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
+import { may } from "../routes.ts";
 import { Citations } from "./citations.tsx";
 import { sends, writeAgain } from "./composer.tsx";
 import { Files } from "./files.tsx";
@@ -56,13 +57,14 @@ function Message({ item, name, isLast, end, isMarked, forks, open, go }: Props):
       )}
       {!isSilent && <Body item={item} open={open} />}
       {forks.length > 0 && <ForkLinks forks={forks} />}
+      {item.kind === "user" && end && <footer class="bill"><Bill end={{ ...end, model: undefined }} href={`/c/${open.sessionId}?turn=${item.turnId}`} /></footer>}
       {isLast && (
         <footer class="bill">
           {end && <Bill end={end} href={item.turnId === undefined ? undefined : `/c/${open.sessionId}?turn=${item.turnId}`} />}
           {end && item.turnId !== undefined && (
             <a class="btn-icon bill-link" href={`/activity/turns/${item.turnId}`} aria-label={words.value.replay} title={words.value.replay}><Icon name="play" /></a>
           )}
-          {end && item.turnId !== undefined && <RateAnswer turnId={item.turnId} sessionId={open.sessionId} />}
+          {end && item.kind === "answer" && item.turnId !== undefined && <RateAnswer turnId={item.turnId} sessionId={open.sessionId} />}
           <Actions item={item} open={open} go={go} />
         </footer>
       )}
@@ -88,6 +90,7 @@ function ForkLinks({ forks }: { forks: readonly SessionRow[] }): JSX.Element {
 function Bill({ end, href }: { end: TurnEnd; href: string | undefined }): JSX.Element {
   const amounts = (
     <>
+      {end.outcome === "interrupted" && <span class="stopped">{words.value.stopped}</span>}
       {end.priceNano !== undefined && <span title={`${end.priceNano} nano-USD`}>{money(end.priceNano)}</span>}
       <span>{words.value.tokens(end.usage.inputTokens, end.usage.outputTokens)}</span>
       <span>{duration(end.durationMs)}</span>
@@ -133,6 +136,7 @@ function Failed({ item, open }: { item: ErrorItem; open: OpenConversation }): JS
   return (
     <Problem code={item.code} text={item.text}>
       {RECOVERABLE.test(item.code) && <Button onClick={() => attempt(open.answerAgain(undefined))}>{words.value.tryAgain}</Button>}
+      {item.turnId !== undefined && may("logs:read") && <a class="btn" href={`/activity/logs?turn=${item.turnId}`}>{words.value.showInLogs}</a>}
     </Problem>
   );
 }

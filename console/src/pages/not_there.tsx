@@ -1,12 +1,13 @@
 import type { JSX } from "preact";
 import { Page } from "../ui/page.tsx";
+import { Empty } from "../ui/shown.tsx";
 import { words } from "../words/index.ts";
 
 /** For an address that no page has. */
 export function NotThere(): JSX.Element {
   return (
     <Page title={words.value.notThereTitle}>
-      <p class="empty">{words.value.notThere}</p>
+      <Empty action={<a class="btn" href="/">{words.value.chat}</a>}>{words.value.notThere}</Empty>
     </Page>
   );
 }

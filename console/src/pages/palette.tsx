@@ -96,7 +96,7 @@ function commandsOf({ go, onKeys }: Props): Command[] {
     command("archive", "archive", words.value.archived, () => go("/archive")),
     ...routes
       .filter((route) => !route.path.includes(":") && mayOpen(route))
-      .map((route) => command(route.path, route.icon ?? "list", words.value.pages[route.name], () => go(route.path))),
+      .map((route) => command(route.path, routes.find(({ area, icon }) => area === route.area && icon !== undefined)?.icon ?? "list", words.value.pages[route.name], () => go(route.path))),
     command("language", "language", words.value.language, () => attempt(chooseLanguage(other))),
     command("theme", "theme", words.value.theme, () => attempt(chooseTheme())),
     command("keys", "keys", words.value.keys, onKeys),

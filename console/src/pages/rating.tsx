@@ -36,9 +36,11 @@ export function RateAnswer({ turnId, sessionId }: { turnId: string; sessionId: s
     </button>
   );
   return (
-    <span class="rating">
-      {thumb("up", words.value.rateUp)}
-      {thumb("down", words.value.rateDown)}
+    <>
+      <span class="rating">
+        {thumb("up", words.value.rateUp)}
+        {thumb("down", words.value.rateDown)}
+      </span>
       {isNoting && (
         <form
           class="rating-note"
@@ -56,6 +58,6 @@ export function RateAnswer({ turnId, sessionId }: { turnId: string; sessionId: s
           <button type="submit" class="btn" disabled={note.trim() === ""}>{words.value.send}</button>
         </form>
       )}
-    </span>
+    </>
   );
 }

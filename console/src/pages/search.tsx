@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { FoundRecord, ImageRecord, TitleRecord } from "../link/client.ts";
 import type { ApiError } from "../link/http.ts";
 import { ask, onOpen } from "../link/socket.ts";
@@ -7,11 +7,14 @@ import { hasOwnName } from "../state/agents.ts";
 import { apiError, withQuery } from "../state/data.ts";
 import { pieces } from "../state/snippet.ts";
 import { Field } from "../ui/form.tsx";
-import { Failure, More } from "../ui/shown.tsx";
+import { Page } from "../ui/page.tsx";
+import { Bones, Failure, More } from "../ui/shown.tsx";
 import { when } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 
 const PAGE = 50;
+/** The titles that are shown before the messages; the others are asked for. */
+const TITLES_MAX = 5;
 const DAY_MS = 86_400_000;
 const DAYS = [1, 7, 30, 365];
 const ROLES = ["user", "assistant", "tool"] as const;
@@ -20,6 +23,8 @@ const FILTERS = ["q", "role", "tool", "days", "agent", "session"] as const;
 type Query = Readonly<Record<string, string>>;
 
 interface Found {
+  /** The words and filters that it was found with. */
+  asked: string;
   hits: FoundRecord[];
   titles: TitleRecord[];
   total: number;
@@ -40,13 +45,14 @@ export default function Search({ query, go }: Props): JSX.Element {
   const hasWords = (query["q"] ?? "").trim() !== "";
 
   useEffect(() => {
+    setError(undefined);
     if (!hasWords) return;
     let current = true;
     const end = onOpen(() => {
       find(query)
         .then((first) => {
           if (!current) return;
-          setFound(first);
+          setFound({ asked, ...first });
           setError(undefined);
         })
         .catch((thrown: unknown) => current && setError(apiError(thrown)));
@@ -61,22 +67,22 @@ export default function Search({ query, go }: Props): JSX.Element {
     if (found?.next === undefined) return;
     try {
       const page = await find(query, found.next);
-      setFound({ ...page, hits: [...found.hits, ...page.hits], titles: found.titles });
+      setFound({ asked, ...page, hits: [...found.hits, ...page.hits], titles: found.titles });
     } catch (thrown) {
       setError(apiError(thrown));
     }
   }
   return (
-    <main class="main page">
-      <h1>{words.value.search}</h1>
+    <Page title={words.value.search}>
       <Filters query={query} onChange={(next) => go(withQuery("/search", next))} />
       {error !== undefined && <Failure error={error} />}
-      {hasWords && found !== undefined && <Hits found={found} query={query} more={found.next === undefined ? undefined : more} />}
-    </main>
+      {hasWords && error === undefined && found?.asked !== asked && <Bones />}
+      {hasWords && found?.asked === asked && <Hits found={found} query={query} more={found.next === undefined ? undefined : more} />}
+    </Page>
   );
 }
 
-async function find(query: Query, cursor?: string): Promise<Found> {
+async function find(query: Query, cursor?: string): Promise<Omit<Found, "asked">> {
   const days = Number(query["days"]);
   const role = ROLES.find((one) => one === query["role"]);
   const reply = await ask("session_search", {
@@ -96,6 +102,10 @@ function Filters({ query, onChange }: { query: Query; onChange: (next: Record<st
   const text = words.value;
   const images = useNamedImages();
   const given = (name: string) => query[name] ?? "";
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (given("q") === "") field.current?.focus();
+  }, []);
   const submit = (event: Event & { currentTarget: HTMLSelectElement }) => event.currentTarget.form?.requestSubmit();
   return (
     <form
@@ -108,7 +118,7 @@ function Filters({ query, onChange }: { query: Query; onChange: (next: Record<st
       }}
     >
       <div class="field search-words">
-        <input type="search" name="q" key={given("q")} defaultValue={given("q")} aria-label={text.search} maxLength={500} />
+        <input ref={field} type="search" name="q" key={given("q")} defaultValue={given("q")} aria-label={text.search} maxLength={500} />
       </div>
       <Field label={text.searchRole}>
         {(control) => (
@@ -172,16 +182,8 @@ function Hits({ found, query, more }: { found: Found; query: Query; more: (() =>
   }
   return (
     <>
+      {titles.length > 0 && <Titles key={found.asked} titles={titles} />}
       <p class="hint" role="status">{text.searchCount(total.toLocaleString(language.value), total)}{isCapped && ` ${text.searchCapped}`}</p>
-      {titles.length > 0 && (
-        <ul class="hits" aria-label={text.searchTitles}>
-          {titles.map((title) => (
-            <li key={title.sessionId}>
-              <a href={`/c/${title.sessionId}`}><strong><Snippet html={title.snippet} isWritten /></strong> <Time at={title.at} /></a>
-            </li>
-          ))}
-        </ul>
-      )}
       <ul class="hits">
         {hits.map((hit) => (
           <li key={hit.messageId}>
@@ -195,6 +197,24 @@ function Hits({ found, query, more }: { found: Found; query: Query; more: (() =>
         ))}
       </ul>
       <More more={more} />
+    </>
+  );
+}
+
+/** The conversations that have the words in their titles: the best few, until more are asked for. */
+function Titles({ titles }: { titles: readonly TitleRecord[] }): JSX.Element {
+  const [most, setMost] = useState(TITLES_MAX);
+  return (
+    <>
+      <p class="hint" id="titles-found">{words.value.searchTitles}</p>
+      <ul class="hits" aria-labelledby="titles-found">
+        {titles.slice(0, most).map((title) => (
+          <li key={title.sessionId}>
+            <a href={`/c/${title.sessionId}`}><strong><Snippet html={title.snippet} isWritten /></strong> <Time at={title.at} /></a>
+          </li>
+        ))}
+      </ul>
+      <More more={titles.length <= most ? undefined : async () => setMost(titles.length)} />
     </>
   );
 }

@@ -1,8 +1,10 @@
 import type { JSX } from "preact";
 import type { SessionRow } from "../link/frames.ts";
 import { drafted } from "../state/drafts.ts";
-import { answering, sessions } from "../state/sessions.ts";
+import { answering, hasMore, sessions, showMore } from "../state/sessions.ts";
 import { IconButton } from "../ui/button.tsx";
+import { Icon } from "../ui/icons.tsx";
+import { More } from "../ui/shown.tsx";
 import { when } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 
@@ -39,6 +41,7 @@ export function SessionList({ open, onNew }: Props): JSX.Element {
           </section>
         ),
       )}
+      <More more={hasMore.value ? showMore : undefined} />
       <a class="list-more" href="/archive">{words.value.archived}</a>
     </nav>
   );
@@ -50,7 +53,10 @@ function Row({ row, open }: { row: SessionRow; open: boolean }): JSX.Element {
   return (
     <li>
       <a href={`/c/${row.sessionId}`} aria-current={open ? "page" : undefined} class="row">
-        <span class={unread > 0 ? "row-title row-unread" : "row-title"} dir="auto">{row.title ?? row.preview ?? words.value.untitled}</span>
+        <span class={unread > 0 ? "row-title row-unread" : "row-title"} dir="auto">
+          {row.forkedFrom && <span class="row-fork" title={words.value.forkedFrom}><Icon name="fork" /></span>}
+          {row.title ?? row.preview ?? words.value.untitled}
+        </span>
         <time class="row-time">{when(row.lastMessageAt ?? row.updatedAt, language.value, Date.now())}</time>
         <span class="row-preview" dir="auto">
           {drafted.value.has(row.sessionId) && !open && <em class="row-draft">{words.value.draft} </em>}

@@ -48,7 +48,7 @@ export default function ShareLinks({ sessionId, onClose }: { sessionId: string; 
               </ul>
             )}
           </Shown>
-          <Form submit={text.shareMake} onSubmit={make} onCancel={close}>
+          <Form submit={text.shareMake} onSubmit={make} onCancel={close} leave={text.close}>
             <Field label={text.shareFor}>
               {(control) => (
                 <select {...control} value={days} onChange={(event) => setDays(event.currentTarget.value)}>

@@ -3,6 +3,7 @@ import type { SharedMessage, SharedPage } from "../link/client.ts";
 import { Markdown } from "../markdown/view.tsx";
 import type { PageProps } from "../routes.ts";
 import { useData, useList, withQuery } from "../state/data.ts";
+import { Page } from "../ui/page.tsx";
 import { More, Shown } from "../ui/shown.tsx";
 import { clock, moment } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
@@ -14,18 +15,17 @@ export default function Shared({ params }: PageProps): JSX.Element {
   const messages = useList<SharedMessage>(path);
   const text = words.value;
   return (
-    <main class="main page shared">
+    <Page title={about.data === undefined ? text.pages.shared : (about.data.title ?? text.untitled)}>
       <Shown of={about}>
-        {({ title, createdAt }) => (
-          <>
-            <h1 dir="auto" tabIndex={-1}>{title ?? text.untitled}</h1>
+        {({ createdAt }) => (
+          <div class="shared">
             <p class="hint">{text.sharedOn(moment(createdAt, language.value))}</p>
             <Shown of={messages}>{(items) => <div class="log-inner">{items.map((item) => <Said key={item.messageId} item={item} />)}</div>}</Shown>
             <More more={messages.more} />
-          </>
+          </div>
         )}
       </Shown>
-    </main>
+    </Page>
   );
 }
 

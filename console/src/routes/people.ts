@@ -19,6 +19,6 @@ export const peopleRoutes: readonly Route[] = [
   { path: "/me/memories", name: "memories", needs: ["agent:use"], area: "me", load: () => import("../pages/people/memories.tsx") },
   { path: "/me/schedules", name: "schedules", needs: ["agent:use"], area: "me", load: () => import("../pages/people/schedules.tsx") },
   { path: "/me/clients", name: "gateways", area: "me", load: () => import("../pages/people/gateways.tsx") },
-  { path: "/shared/:share", name: "shared", needs: ["sessions:read"], area: "me", load: () => import("../pages/shared.tsx") },
+  { path: "/shared/:share", name: "shared", needs: ["sessions:read"], area: "home", load: () => import("../pages/shared.tsx") },
   { path: "/diagnose", name: "diagnose", area: "me", load: () => import("../pages/people/diagnose.tsx") },
 ];

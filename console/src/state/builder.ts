@@ -2,6 +2,7 @@
 
 import type { BuiltinToolView as BuiltinTool, ContentView as Content, DefinitionRecord as Definition, ImageRecord as Image, LockRecord as Lock, ModelView as Model, ResourceRecord as Resource, UpgradeView as Upgrade, VersionView as Version } from "../link/client.ts";
 import { withQuery } from "./data.ts";
+import { inLanguage } from "../words/format.ts";
 
 export type { BuiltinTool, Content, Definition, Image, Lock, Model, Resource, Upgrade, Version };
 
@@ -9,6 +10,10 @@ export const TYPES = ["prompts", "tools", "agents", "knowledge", "skills", "sand
 
 /** The address of a resource on its page. */
 export const resourcePage = (id: string, query: Record<string, string | undefined> = {}) => withQuery(`/resources/${encodeURIComponent(id)}`, query);
+
+/** What a resource is for. Those that ship with the server say it in two languages; the reader's is shown. */
+export const descriptionOf = ({ owner, description }: { owner: string; description?: string }, language: string) =>
+  owner === "system" && description !== undefined ? inLanguage(description, language) : description;
 
 /** The URI without its version, and the version. */
 export function splitUri(uri: string): [bare: string, version: string | undefined] {
@@ -50,3 +55,8 @@ export function valueOf(text: string): unknown {
     return text;
   }
 }
+
+/** Characters of a digest that tell it apart. */
+const DIGEST_SHOWN = 19;
+
+export const beginningOf = (digest: string) => `${digest.slice(0, DIGEST_SHOWN)}…`;

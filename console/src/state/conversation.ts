@@ -8,7 +8,7 @@ import type { Summary } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import { keep, kept } from "../link/copies.ts";
 import type { EventFrame, FilePart, SessionRow } from "../link/frames.ts";
-import { ApiError, request } from "../link/http.ts";
+import { ApiError } from "../link/http.ts";
 import { ask, leaveSession, onEvent, onOpen, openSession } from "../link/socket.ts";
 import { type Attached, partOf } from "../link/upload.ts";
 import { ownerName } from "../link/who.ts";
@@ -20,7 +20,6 @@ import {
   fromMessages,
   type Item,
   itemOf,
-  type TurnRow,
   type UserItem,
   withDraft,
   withOlder,
@@ -38,7 +37,6 @@ export type { Summary };
 const PAGE = 100;
 /** The greatest page that the server gives, for a message that lies far back. */
 const FAR_PAGE = 200;
-const TURNS = 200;
 const FORKS_MAX = 200;
 /** Events that are kept while the conversation is being read. Beyond them it is read again: all of them are in the store. */
 const EARLY_MAX = 2_000;
@@ -131,16 +129,16 @@ export class OpenConversation {
     this.#read = this.#isOverrun = false;
     this.#early = [];
     try {
-      const page = await openSession(this.sessionId, PAGE);
+      const page = await openSession(this.sessionId, PAGE, true);
       const [{ session }, { rewinds }, { waits }] = await Promise.all([
         ask("session_get", { sessionId: this.sessionId }),
         ask("session_rewinds", { sessionId: this.sessionId }),
         ask("tool_waits", { sessionId: this.sessionId, state: "open" }),
       ]);
       if (this.#isOverrun) return await this.#load();
-      // The ends of turns never change: those of the kept copy stay until they are read again. The outbox is read last, so that
-      // a message that was sent meanwhile stays in view.
-      const read = await this.#withWaiting({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends });
+      // The ends of turns never change. The outbox is read last, so that a message that was sent meanwhile stays in view.
+      const stored = withTurns({ ...fromMessages(page.messages.toReversed()), ends: this.#next.ends }, page.turns ?? []);
+      const read = await this.#withWaiting(stored);
       this.older.value = page.nextCursor;
       this.about.value = session ?? undefined;
       this.#read = true;
@@ -148,7 +146,7 @@ export class OpenConversation {
       const open = waits.map((wait) => (wait.sessionId === this.sessionId ? { ...wait, sessionId: undefined } : wait));
       this.#set(this.#early.reduce(fold, open.reduce(withWait, withRewinds(read, rewinds))));
       this.problem.value = undefined;
-      await Promise.all([this.#loadTurns(), this.loadSummaries(), this.loadForks()]);
+      await Promise.all([this.loadSummaries(), this.loadForks()]);
       this.#keep();
     } catch (error) {
       if (error instanceof ApiError && error.code === "channel_closed") return;
@@ -163,13 +161,6 @@ export class OpenConversation {
     const settled = items.filter((item) => item.kind !== "user" || item.clientKey === undefined).slice(-PAGE);
     const copy: ConversationCopy = { now: { items: settled, rewinds, running: [], begun, parked: false, ends }, about: this.about.value };
     void keep(ownerName(), this.sessionId, copy);
-  }
-
-  /** The prices of earlier turns. The conversation can be read without them. */
-  async #loadTurns(): Promise<void> {
-    const query = new URLSearchParams({ session: this.sessionId, limit: String(TURNS) });
-    const { items } = await request<{ items: TurnRow[] }>("GET", `/v1/turns?${query}`);
-    this.#set(withTurns(this.#next, items));
   }
 
   async loadSummaries(): Promise<void> {
@@ -196,9 +187,9 @@ export class OpenConversation {
   async loadOlder(limit = PAGE): Promise<void> {
     const cursor = this.older.value;
     if (cursor === undefined) return;
-    const page = await ask("session_history", { sessionId: this.sessionId, order: "newest", limit, cursor });
+    const page = await ask("session_history", { sessionId: this.sessionId, order: "newest", limit, cursor, turns: true });
     this.older.value = page.nextCursor;
-    this.#set(withOlder(this.#next, page.messages.toReversed()));
+    this.#set(withTurns(withOlder(this.#next, page.messages.toReversed()), page.turns ?? []));
   }
 
   /** The item of a message, which may lie before those that were read; undefined if it is not in this conversation. */

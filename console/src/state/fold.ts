@@ -4,7 +4,7 @@
  * Messages are joined by id, so an event that repeats a stored message changes nothing.
  */
 
-import type { TextPart } from "../link/client.ts";
+import type { Question, TextPart } from "../link/client.ts";
 import type { Citation, EventFrame, FilePart, Part, StoredMessage, Usage } from "../link/frames.ts";
 
 export interface UserItem {
@@ -36,11 +36,18 @@ export interface Wait {
   decisions: string[];
   why: string;
   waits: string;
+  questions?: Record<string, Question>;
+  /** The page where consent is given. */
+  url?: string;
+  expiresAt?: number;
 }
 
 export interface ToolItem {
   kind: "tool";
+  /** The stored message of the call. */
   id: string;
+  /** The model's name of the call, which other turns may use as well. */
+  callId: string;
   at: number;
   turnId?: string;
   name: string;
@@ -54,6 +61,8 @@ export interface ToolItem {
   wait?: Wait;
   /** The session of the sub-agent whose call it is: shown here only as long as it waits. */
   agentSession?: string;
+  /** The URI of the agent that answers from this call on; empty for the one that the conversation began with. */
+  handedTo?: string | undefined;
 }
 
 export interface ErrorItem {
@@ -103,7 +112,8 @@ export function fromMessages(messages: StoredMessage[]): Conversation {
 
 /** Messages before those that are there already. */
 export function withOlder(now: Conversation, messages: StoredMessage[]): Conversation {
-  return { ...now, items: [...fromMessages(messages).items, ...now.items] };
+  // A turn may have begun on the page before.
+  return { ...now, items: now.items.reduce(put, fromMessages(messages)).items };
 }
 
 /** A wait as the list of waits shows it. */
@@ -174,6 +184,12 @@ export function lastQuestion(now: Conversation): UserItem | undefined {
   return now.items.findLast((item): item is UserItem => item.kind === "user" && item.clientKey === undefined);
 }
 
+/** The wait of this conversation in which a question is asked. */
+export function openQuestion(now: Conversation): Wait | undefined {
+  const asking = now.items.findLast((item) => item.kind === "tool" && item.wait?.waits === "question" && item.agentSession === undefined);
+  return asking?.kind === "tool" ? asking.wait : undefined;
+}
+
 /** The last message that the server has stored, as far as it is shown. */
 export function lastStored(now: Conversation): Item | undefined {
   return now.items.findLast((item) => (item.kind === "user" ? item.clientKey === undefined : item.kind === "error" || (item.kind === "answer" && !item.live)));
@@ -210,19 +226,17 @@ function withMessage(now: Conversation, message: StoredMessage): Conversation {
     }
     case "tool-call": {
       const call = message.toolCall;
-      if (call === undefined || find(now, call.id) !== undefined) return now;
+      if (call === undefined || find(now, id) !== undefined) return now;
       return put(now, {
-        kind: "tool", id: call.id, at, turnId, name: call.name, messageIds: [id], parentId: message.parentId, input: call.input, state: "running",
+        kind: "tool", id, callId: call.id, at, turnId, name: call.name, messageIds: [id], parentId: message.parentId, input: call.input, state: "running",
       });
     }
     case "tool-result": {
       const output = message.toolResult?.output;
       const state = (output && STATES[output.type as keyof typeof STATES]) ?? "failed";
-      return change(now, message.toolCallId ?? "", (item) =>
-        item.kind === "tool"
-          ? { ...item, state, messageIds: [...new Set([...item.messageIds, id])], result: output?.value ?? output?.reason, wait: undefined }
-          : item,
-      );
+      return changeCall(now, message.toolCallId ?? "", turnId, (item) => ({
+        ...item, state, messageIds: [...new Set([...item.messageIds, id])], result: output?.value ?? output?.reason, wait: undefined, handedTo: message.toolResult?.agent,
+      }));
     }
     case "error":
       return put(now, { kind: "error", id, at, turnId, text: String(message.content), code: message.errorCode ?? "" });
@@ -262,17 +276,13 @@ export function fold(now: Conversation, frame: EventFrame): Conversation {
       return { ...waiting(now, data, turnId, at), parked: now.parked };
     case "tool_answered":
       if (data.sessionId !== undefined) return without(now, idOfWait(data));
-      return {
-        ...change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "running", wait: undefined } : item)),
-        parked: false,
-      };
+      return { ...changeCall(now, data.toolId, turnId, (item) => ({ ...item, state: "running", wait: undefined })), parked: false };
     case "turn_response":
       return end(now, data);
     case "session_rewound": {
       const gone = new Set<string>(data.messageIds);
       const kept = now.items.filter((item) => !gone.has(item.id) && !(item.kind === "tool" && item.messageIds.some((id) => gone.has(id))));
-      const { rewindId, rewoundAt } = data;
-      return withRewinds({ ...now, items: kept }, [{ rewindId, rewoundAt, messages: gone.size }]);
+      return withRewinds({ ...now, items: kept }, [{ rewindId: data.rewindId, rewoundAt: data.rewoundAt, messages: gone.size }]);
     }
     default:
       return now;
@@ -311,12 +321,15 @@ function waiting(now: Conversation, data: EventFrame["data"], turnId: string | u
     decisions: data.decisions,
     why: data.why,
     waits: data.kind,
+    ...(data.questions ? { questions: data.questions } : {}),
+    ...(data.url ? { url: data.url } : {}),
+    expiresAt: data.expiresAt,
   };
   if (data.sessionId !== undefined) {
     const { toolName: name, input, sessionId: agentSession } = data;
-    return put(now, { kind: "tool", id: idOfWait(data), at, turnId, name, messageIds: [], input, state: "waiting", wait, agentSession });
+    return put(now, { kind: "tool", id: idOfWait(data), callId: data.toolId, at, turnId, name, messageIds: [], input, state: "waiting", wait, agentSession });
   }
-  return change(now, data.toolId, (item) => (item.kind === "tool" ? { ...item, state: "waiting", wait } : item));
+  return changeCall(now, data.toolId, turnId, (item) => ({ ...item, state: "waiting", wait }));
 }
 
 /** The server has stored a message that this client, or another tab of it, has sent. */
@@ -342,15 +355,28 @@ function find(now: Conversation, id: string): Item | undefined {
 function put(now: Conversation, item: Item): Conversation {
   const index = now.items.findLastIndex((other) => other.id === item.id);
   if (index >= 0) return replaced(now, index, item);
+  return { ...now, items: now.items.toSpliced(placeOf(now.items, item), 0, item) };
+}
+
+/** Where a new item stands: with those of its turn, although a message that waits for the end of the turn was stored before it. */
+function placeOf(items: Item[], item: Item): number {
   // A call is stored before the answer that asks for it.
-  const first = now.items.findIndex((other) => other.kind === "tool" && other.parentId === item.id);
-  return { ...now, items: first < 0 ? [...now.items, item] : now.items.toSpliced(first, 0, item) };
+  const call = items.findIndex((other) => other.kind === "tool" && other.parentId === item.id);
+  if (call >= 0) return call;
+  const last = item.turnId === undefined ? -1 : items.findLastIndex((other) => other.turnId === item.turnId);
+  return last < 0 ? items.length : last + 1;
 }
 
 function change(now: Conversation, id: string, next: (item: Item) => Item): Conversation {
   const index = now.items.findLastIndex((item) => item.id === id);
   const item = now.items[index];
   return item === undefined ? now : replaced(now, index, next(item));
+}
+
+/** Changes the newest call of this name in its turn. Some models number the calls of every answer anew. */
+function changeCall(now: Conversation, callId: string, turnId: string | undefined, next: (item: ToolItem) => ToolItem): Conversation {
+  const call = now.items.findLast((item) => item.kind === "tool" && item.callId === callId && (turnId === undefined || item.turnId === turnId));
+  return call?.kind === "tool" ? put(now, next(call)) : now;
 }
 
 function replaced(now: Conversation, index: number, item: Item): Conversation {

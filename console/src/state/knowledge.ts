@@ -10,16 +10,26 @@ export interface KnowledgeDocument {
   mime?: string;
 }
 
+/** Either documents or a revision of a collection. */
 export interface KnowledgeContent {
-  documents: KnowledgeDocument[];
+  documents?: KnowledgeDocument[];
+  collection?: string;
+  chunking?: { size: number; overlap?: number } | undefined;
+  retrieval?: { k?: number | undefined; mode?: string; inject?: number | undefined };
 }
+
+/** Files of more bytes together become a collection: a version holds 4 MiB, and files grow by a third in JSON. */
+export const INLINE_MAX_BYTES = 2 * 1024 * 1024;
+
+/** The name of a file as that of a document, without what cannot stand in a URI. */
+export const documentName = ({ name }: File) => name.replaceAll(/[\s#]+/g, "-");
 
 /** Texts that are kept as texts, so that versions can be compared. */
 const TEXTS: Readonly<Record<string, string>> = { md: "text/markdown", txt: "text/plain" };
 
-/** A file as a document. Its name is its id, without what cannot stand in a URI. */
+/** A file as a document. Its name is its id. */
 export async function documentOf(file: File): Promise<KnowledgeDocument> {
-  const id = file.name.replaceAll(/[\s#]+/g, "-");
+  const id = documentName(file);
   const mime = TEXTS[id.split(".").at(-1)?.toLowerCase() ?? ""];
   const data = new Uint8Array(await file.arrayBuffer());
   // A text in another encoding goes as a file: the server knows more of them.

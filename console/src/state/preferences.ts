@@ -50,7 +50,7 @@ export function chooseTheme(): Promise<void> {
 function apply(next: Preferences): void {
   const before = preferences.value;
   preferences.value = next;
-  if (next.language !== undefined) void setLanguage(next.language);
+  if (next.language !== undefined) setLanguage(next.language).catch(() => undefined);
   if (next.theme !== undefined || before.theme !== undefined) setTheme(next.theme);
   if (next.density === "dense") document.documentElement.dataset["density"] = "dense";
   else delete document.documentElement.dataset["density"];

@@ -8,10 +8,16 @@ import { ask, followContainer, onNotice, onOpen } from "../link/socket.ts";
 import { identity, ownerName } from "../link/who.ts";
 
 export const sessions = signal<SessionRow[] | undefined>(undefined);
+/** Whether the server has conversations that are older than those of the list. */
+export const hasMore = signal(false);
 /** Sessions whose turn runs now, as far as this client has heard. */
 export const answering = signal<ReadonlySet<string>>(new Set());
 
 const PAGE = 100;
+/** The greatest page that the server gives. */
+const PAGE_MAX = 200;
+/** How many conversations the reader wants to see. */
+let wanted = PAGE;
 /** Containers whose changes are told on this connection. */
 let followed = new Set<string>();
 const LIST = "list";
@@ -26,6 +32,7 @@ const CHANGES = new Set([
 
 /** Keeps the list up to date until the returned function is called. */
 export function watchSessions(): () => void {
+  wanted = PAGE;
   const endings = [onOpen(() => void begun()), onNotice(noticed)];
   void kept<SessionRow[]>(ownerName(), LIST).then((rows) => (sessions.value ??= rows));
   return () => {
@@ -74,7 +81,11 @@ function noticed(frame: EventFrame): void {
 /** Reads the list; true if it has containers that are followed only from now on. */
 export async function refresh(): Promise<boolean> {
   try {
-    const all = (await ask("session_browse", { limit: PAGE })).sessions;
+    const count = wanted;
+    const { rows: all, next } = await browse(count);
+    // Who has asked for more meanwhile is given them by that reading.
+    if (count !== wanted) return false;
+    hasMore.value = next !== undefined;
     const before = followed.size;
     for (const { containerId } of all) {
       followed.add(containerId);
@@ -90,6 +101,24 @@ export async function refresh(): Promise<boolean> {
     // Read again when the connection is back.
     return false;
   }
+}
+
+/** Reads as many of the newest conversations as are wanted, in pages. */
+async function browse(count: number): Promise<{ rows: SessionRow[]; next: string | undefined }> {
+  const rows: SessionRow[] = [];
+  let next: string | undefined;
+  do {
+    const page = await ask("session_browse", { limit: Math.min(PAGE_MAX, count - rows.length), ...(next !== undefined && { cursor: next }) });
+    rows.push(...page.sessions);
+    next = page.nextCursor;
+  } while (next !== undefined && rows.length < count);
+  return { rows, next };
+}
+
+/** Shows older conversations, too. */
+export async function showMore(): Promise<void> {
+  wanted += PAGE;
+  while (await refresh()) continue;
 }
 
 /** The conversation before or after an open one, in the order of the list. */
@@ -115,7 +144,8 @@ export const rename = (sessionId: string, title: string) =>
   ask("session_set_title", { sessionId, title: title.trim() === "" ? null : title.trim() });
 export const pin = (sessionId: string, pinned: boolean) => ask("session_pin", { sessionId, pinned });
 export const archive = (sessionId: string, archived: boolean) => ask("session_archive", { sessionId, archived });
-export const archived = async () => (await ask("session_browse", { archived: true, limit: PAGE })).sessions;
-export const deleted = async () => (await ask("session_browse", { deleted: true, limit: PAGE })).sessions;
+/** A page of the conversations that are not in the list: archived ones, or deleted ones that can be restored. */
+export const putAway = (kind: "archived" | "deleted", cursor?: string) =>
+  ask("session_browse", { [kind]: true, limit: PAGE, ...(cursor !== undefined && { cursor }) });
 export const remove = (sessionId: string) => ask("session_delete", { sessionId });
 export const restore = (sessionId: string) => ask("session_restore", { sessionId });

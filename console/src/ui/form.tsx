@@ -39,12 +39,14 @@ interface FormProps {
   /** A refusal is shown in the form, and what was typed stays. */
   onSubmit: () => Promise<unknown>;
   onCancel?: () => void;
+  /** The name of the button that leaves the form. */
+  leave?: string;
   disabled?: boolean;
   isDanger?: boolean;
   children: ComponentChildren;
 }
 
-export function Form({ submit, onSubmit, onCancel, disabled, isDanger, children }: FormProps): JSX.Element {
+export function Form({ submit, onSubmit, onCancel, leave, disabled, isDanger, children }: FormProps): JSX.Element {
   const [error, setError] = useState<ApiError | undefined>(undefined);
   const [isBusy, setBusy] = useState(false);
   async function run(): Promise<void> {
@@ -71,7 +73,7 @@ export function Form({ submit, onSubmit, onCancel, disabled, isDanger, children 
       <div class="form-end">
         {/* A button that is disabled loses the focus, so a busy one only says that it is. */}
         <button type="submit" class={isDanger ? "btn btn-bad" : "btn btn-ink"} disabled={disabled} aria-disabled={isBusy}>{submit}</button>
-        {onCancel !== undefined && <button type="button" class="btn" onClick={onCancel}>{words.value.cancel}</button>}
+        {onCancel !== undefined && <button type="button" class="btn" onClick={onCancel}>{leave ?? words.value.cancel}</button>}
       </div>
     </form>
   );

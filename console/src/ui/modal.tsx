@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 interface Props {
   label: string;
@@ -22,7 +22,8 @@ export function Modal({ label, children, onClose, className = "" }: Props): JSX.
     dialog.current?.close();
     tell();
   }
-  useEffect(() => dialog.current?.showModal(), []);
+  // Before the next key, which is meant for it.
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog
       ref={dialog}

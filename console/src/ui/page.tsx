@@ -4,6 +4,7 @@ import { useLocation } from "preact-iso/router";
 import { findPage, type Route, tabsOf } from "../routes.ts";
 import { withQuery } from "../state/data.ts";
 import { words } from "../words/index.ts";
+import { useTitle } from "./title.ts";
 
 interface Props {
   title: string;
@@ -17,13 +18,10 @@ export function Page({ title, tools, children }: Props): JSX.Element {
   const { path, query } = useLocation();
   const heading = useRef<HTMLHeadingElement>(null);
   const strip = useRef<HTMLElement>(null);
-  const area = findPage(path)?.route.area ?? "me";
-  const tabs = tabsOf(area);
+  const area = findPage(path)?.route.area;
+  const tabs = area === undefined ? [] : tabsOf(area);
   const here = tabOf(tabs, path);
-  useEffect(() => {
-    document.title = `${title} · AgentVM`;
-    return () => (document.title = "AgentVM");
-  }, [title]);
+  useTitle(title);
   useEffect(() => {
     const active = document.activeElement;
     if (active !== document.body && active?.closest("main") !== null) return;
@@ -36,7 +34,7 @@ export function Page({ title, tools, children }: Props): JSX.Element {
         <h1 ref={heading} tabIndex={-1} dir="auto">{title}</h1>
         {tools}
       </header>
-      {tabs.length > 1 && (
+      {area !== undefined && tabs.length > 1 && (
         <nav class="tabs" aria-label={words.value.pages[area]} ref={strip}>
           {tabs.map((tab) => (
             <a key={tab.path} href={withQuery(tab.path, { tenant: query["tenant"] })} aria-current={tab !== here ? undefined : tab.path === path ? "page" : "true"}>

@@ -19,11 +19,11 @@ export function Figures({ of }: { of: readonly (readonly [name: string, figure: 
   );
 }
 
-/** A text to be copied, with the button that does it. */
-export function Copyable({ text, label }: { text: string; label?: string }): JSX.Element {
+/** A text to be copied, with the button that does it; of a long one the beginning may be shown. */
+export function Copyable({ text, label, shown = text }: { text: string; label?: string; shown?: string }): JSX.Element {
   return (
     <span class="copyable">
-      <code dir="ltr">{text}</code>
+      <code dir="ltr" title={shown === text ? undefined : text}>{shown}</code>
       <IconButton icon="copy" label={label ?? words.value.copy} onClick={() => void navigator.clipboard.writeText(text).then(() => toast(words.value.copied))} />
     </span>
   );

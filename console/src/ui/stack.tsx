@@ -51,7 +51,7 @@ export function Stack({ title, steps, series, format }: Props): JSX.Element {
         />
       ) : (
         <div class="stack-field" aria-hidden="true">
-          <span class="stack-top">{format(top)}</span>
+          <span class="stack-top">{format(sums.some((sum) => sum > 0) ? top : 0)}</span>
           <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" onPointerMove={(event) => setHovered(place(event))} onPointerLeave={() => setHovered(undefined)}>
             <path class="stack-grid" d={`M0 ${HEIGHT}H${WIDTH}M0 ${HEIGHT / 2}H${WIDTH}M0 0H${WIDTH}`} />
             {series.map(({ name }, index) => <path key={name} class={`c${index + 1}`} d={bars(series, index, steps.length, width, top)} />)}

@@ -5,7 +5,12 @@ export interface Column<R> {
   cell: (row: R) => ComponentChildren;
   /** Figures stand at the end of their column. */
   isFigure?: boolean;
+  /** Sentences have the room that other columns leave. */
+  isText?: boolean;
 }
+
+/** What stands in a cell that has nothing to say. */
+export const NOTHING = "—";
 
 interface Props<R> {
   /** Read aloud before the table. */
@@ -30,11 +35,17 @@ export function Table<R>({ label, columns, rows, keyOf }: Props<R>): JSX.Element
         <tbody>
           {rows.map((row) => (
             <tr key={keyOf(row)}>
-              {columns.map(({ head, cell, isFigure }) => <td key={head} data-label={head} class={isFigure ? "figure" : undefined}><div>{cell(row)}</div></td>)}
+              {columns.map((column) => <Cell key={column.head} column={column} row={row} />)}
             </tr>
           ))}
         </tbody>
       </table>
     </div>
   );
+}
+
+function Cell<R>({ column, row }: { column: Column<R>; row: R }): JSX.Element {
+  const content = column.cell(row);
+  const kind = column.isFigure ? "figure" : content === NOTHING ? "none" : column.isText ? "text" : undefined;
+  return <td data-label={column.head} class={kind}><div>{content}</div></td>;
 }

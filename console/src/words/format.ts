@@ -26,11 +26,15 @@ export function short(count: number, language: string): string {
 
 export function duration(ms: number): string {
   if (ms < 1_000) return `${ms} ms`;
-  return ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`;
+  const seconds = Math.round(ms / 1_000);
+  return ms < 59_950 ? `${(ms / 1_000).toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
+/** How many words a text has. Chinese is written without spaces: each of its characters counts. */
+export const wordCount = (text: string): number => text.match(/\p{Script=Han}|(?:(?!\p{Script=Han})[\p{L}\p{N}_'’-])+/gu)?.length ?? 0;
+
 export function clock(at: number, language: string): string {
-  return new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" }).format(at);
+  return new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(at);
 }
 
 /** The day and the time. */
@@ -44,17 +48,19 @@ export function when(at: number, language: string, now: number): string {
   return today ? clock(at, language) : new Intl.DateTimeFormat(language, { month: "short", day: "numeric" }).format(at);
 }
 
-/** A size in the largest unit that leaves a whole number before the point. */
-export function bytes(size: number): string {
-  const units = ["B", "KB", "MB", "GB"];
-  const step = size < 1_000 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(size) / 3));
-  return `${step === 0 ? size : (size / 1_000 ** step).toFixed(1)} ${units[step]}`;
-}
-
 /** How long ago or until: 2 min ago, in 6 h. */
 export function distance(at: number, language: string, now: number): string {
   const seconds = (at - now) / 1_000;
   const size = Math.abs(seconds);
+  if (size < 60) return new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" }).format(seconds <= 0 ? 0 : Math.ceil(seconds), "second");
   const [unit, count] = size < 3_600 ? (["minute", 60] as const) : size < 86_400 ? (["hour", 3_600] as const) : (["day", 86_400] as const);
   return new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" }).format(Math.round(seconds / count), unit);
+}
+
+/** Those sentences of a text in English and Chinese that are in the language in use; the whole text, if none is. */
+export function inLanguage(text: string, language: string): string {
+  const isChinese = language.startsWith("zh");
+  const sentences = text.split(/(?<=\.)\s+|(?<=。)\s*/u);
+  const fitting = sentences.filter((sentence) => /\p{Script=Han}/u.test(sentence) === isChinese && sentence !== "");
+  return fitting.length === 0 ? text : fitting.join(isChinese ? "" : " ");
 }

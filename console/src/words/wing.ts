@@ -9,7 +9,7 @@ export async function wing<W>(en: W, loadZh: () => Promise<{ zh: W }>): Promise<
   effect(() => {
     const isZh = language.value === "zh";
     if (!isZh) shown.value = en;
-    else void loadZh().then(({ zh }) => language.peek() === "zh" && (shown.value = zh));
+    else loadZh().then(({ zh }) => language.peek() === "zh" && (shown.value = zh), () => undefined);
   });
   return shown;
 }

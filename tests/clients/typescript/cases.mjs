@@ -3,6 +3,7 @@
 //   node cases.mjs file:///…/clients/typescript/src/index.ts
 
 import { createInterface } from "node:readline";
+import { mock } from "node:test";
 
 const { AgentVMError, createAgentX, remoteRuntime } = await import(process.argv[2]);
 
@@ -69,6 +70,7 @@ const cases = {
       containers: await agentx.runtime.containers.list(),
       definitions: (await agentx.definitions.list()).length > 0,
       pinned: (await agentx.runtime.commands.session.pin({ sessionId: session.sessionId, pinned: true })).session.pinnedAt > 0,
+      bare: await (await (await agentx.runtime.sessions.create()).resume()).say("no image"),
       states: [agentx.runtime.channel.state],
     };
     agentx.dispose();
@@ -143,6 +145,39 @@ const cases = {
     const stored = await session.messages();
     agentx.dispose();
     return { turn, stored: textOf(stored.at(-1)), states };
+  },
+
+  /** Two listeners; a connection that is lost while a call waits; and one that is closed for good. */
+  async closed({ url }) {
+    const sockets = [];
+    class Counted extends WebSocket {
+      constructor(...about) {
+        super(...about);
+        sockets.push(this);
+      }
+    }
+    const { agentx, session, agent, image } = await open({ url, WebSocket: Counted });
+    const { channel } = agentx.runtime;
+    const heard = [[], []];
+    for (const cursors of heard) {
+      await session.follow();
+      agentx.runtime.on((event) => void (event.cursor !== undefined && cursors.push(event.cursor)));
+    }
+    const turn = await follow(agent.stream("Hello there"));
+    const states = [];
+    channel.onState((state) => states.push(state));
+    const lost = failing(channel.ask("session_list", { imageId: image.imageId }));
+    sockets.at(-1).close();
+    const { code } = await lost;
+    await channel.connect();
+    const opened = sockets.length;
+    mock.timers.enable({ apis: ["setTimeout"] });
+    const closed = new Promise((resolve) => sockets.at(-1).addEventListener("close", resolve));
+    channel.disconnect();
+    await closed;
+    mock.timers.tick(3_600_000);
+    mock.timers.reset();
+    return { turn, heard, states, code, opened, later: sockets.length - opened };
   },
 
   async killed({ url }) {

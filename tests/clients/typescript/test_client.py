@@ -101,7 +101,7 @@ async def test_turns_tools_files_errors_and_a_lost_connection(node: Path, monkey
             *("user: again", "assistant: again"),
         ]
         assert (text["said"], text["title"], text["states"]) == ("again", "Named", ["open", "closed"])
-        assert text["names"] == ["TypeScript"]
+        assert (text["names"], text["bare"]) == (["TypeScript"], "no image")
         assert all(text[name] for name in ("heard", "isOneTurn", "isThere", "definitions", "pinned"))
         assert "ts" in text["containers"]
 
@@ -131,6 +131,18 @@ async def test_turns_tools_files_errors_and_a_lost_connection(node: Path, monkey
         assert resumed["turn"]["text"] == resumed["stored"] == "w0 w1 w2 "
         assert (resumed["turn"]["outcome"], resumed["turn"]["isOnce"]) == ("completed", True)
         assert resumed["states"][:1] == ["waiting"]
+
+
+async def test_a_client_that_was_closed_stays_away_and_a_call_fails_with_its_connection(node: Path) -> None:
+    async with program(node) as cases, serving(Model()) as served:
+        closed = await cases.run("closed", url=served.url)
+    first, second = closed["heard"]
+    assert first == second
+    assert len(first) == len(set(first)) > 5
+    assert closed["turn"]["isOnce"]
+    assert closed["code"] == "channel_closed"
+    assert closed["states"] == ["waiting", "connecting", "open", "closed"]
+    assert (closed["opened"], closed["later"]) == (2, 0)
 
 
 async def test_keys_and_a_server_that_is_killed(node: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ export function EventList({ path, startAt }: { path: string; startAt: number }):
   const events = useList<EventFrame>(isOpen ? withQuery(path, { limit: PAGE }) : undefined);
   return (
     <details class="events" onToggle={(event) => open(event.currentTarget.open)}>
-      <summary>{activityWords.value.events}</summary>
+      <summary><h2>{activityWords.value.events}</h2></summary>
       {isOpen && (
         <Shown of={events}>
           {(frames) => (

@@ -5,7 +5,7 @@ import type { Feedback } from "../../state/feedback.ts";
 import "../../style/activity.css";
 import { Page } from "../../ui/page.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { activityWords } from "../../words/activity/index.ts";
 import { when } from "../../words/format.ts";
@@ -37,9 +37,9 @@ export default function FeedbackPage({ query, go }: PageProps): JSX.Element {
               columns={[
                 { head: text.time, cell: (row) => <time>{when(row.at, language.value, Date.now())}</time> },
                 { head: text.rating, cell: (row) => (row.rating === "up" ? words.value.rateUp : words.value.rateDown) },
-                { head: text.note, cell: (row) => <span dir="auto">{row.note ?? "—"}</span> },
-                { head: text.author, cell: (row) => row.author || "—" },
-                { head: words.value.pages.turn, cell: (row) => <a href={withQuery(`/activity/turns/${row.turnId}`, { tenant })}>{row.turnId}</a> },
+                { head: text.note, isText: true, cell: (row) => row.note === undefined ? NOTHING : <span dir="auto">{row.note}</span> },
+                { head: text.author, cell: (row) => row.author || NOTHING },
+                { head: words.value.pages.turn, cell: (row) => <a class="whole" href={withQuery(`/activity/turns/${row.turnId}`, { tenant })}>{row.turnId}</a> },
               ]}
             />
           )

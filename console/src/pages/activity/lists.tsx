@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { ErrorGroup as ErrorRow, TurnRow } from "../../link/client.ts";
 import { may } from "../../routes.ts";
 import { withQuery } from "../../state/data.ts";
-import { type Column, Table } from "../../ui/table.tsx";
+import { type Column, NOTHING, Table } from "../../ui/table.tsx";
 import { activityWords } from "../../words/activity/index.ts";
 import { duration, money, when } from "../../words/format.ts";
 import { language } from "../../words/index.ts";
@@ -23,11 +23,11 @@ export function TurnTable({ label, rows, tenant }: { label: string; rows: readon
   const columns: Column<TurnRow>[] = [
     { head: text.time, cell: ({ acceptedAt }) => <time>{when(acceptedAt, language.value, Date.now())}</time> },
     { head: text.turn, cell: ({ turnId }) => <a href={withQuery(`/activity/turns/${turnId}`, { tenant })}><code>{turnId}</code></a> },
-    { head: text.outcome, cell: (turn) => <Outcome outcome={outcomeOf(turn)} /> },
-    { head: text.model, cell: ({ model }) => model ?? "—" },
+    { head: text.outcome, cell: (turn) => <><Outcome outcome={outcomeOf(turn)} /> {turn.nodeId !== undefined && <span class="hint">{text.node} {turn.nodeId}</span>}</> },
+    { head: text.model, cell: ({ model }) => model ?? NOTHING },
     { head: text.duration, isFigure: true, cell: ({ acceptedAt, endedAt }) => duration((endedAt ?? Date.now()) - acceptedAt) },
-    { head: text.inOut, isFigure: true, cell: ({ usage }) => (usage === undefined ? "—" : `${usage.inputTokens} → ${usage.outputTokens}`) },
-    { head: text.price, isFigure: true, cell: ({ price }) => (price === undefined ? "—" : money(price)) },
+    { head: text.inOut, isFigure: true, cell: ({ usage }) => (usage === undefined ? NOTHING : `${usage.inputTokens} → ${usage.outputTokens}`) },
+    { head: text.price, isFigure: true, cell: ({ price }) => (price === undefined ? NOTHING : money(price)) },
   ];
   return <Table label={label} columns={columns} rows={rows} keyOf={({ turnId }) => turnId} />;
 }

@@ -34,7 +34,7 @@ export default function Logs({ query, go }: PageProps): JSX.Element {
         <input type="checkbox" checked={isFollowing} onChange={(event) => go(here({ follow: event.currentTarget.checked ? "true" : undefined }))} />
         {text.follow}
       </label>
-      {isFollowing ? <Following key={path} path={path} here={here} /> : <Listed path={path} here={here} />}
+      {isFollowing ? <Following key={path} path={path} here={here} /> : <Listed path={path} here={here} isFiltered={["level", ...FILTERS].some((name) => (query[name] ?? "") !== "")} />}
     </Page>
   );
 }
@@ -42,14 +42,21 @@ export default function Logs({ query, go }: PageProps): JSX.Element {
 type Here = (more: Record<string, string | undefined>) => string;
 const NO_FILTERS = Object.fromEntries(FILTERS.map((name) => [name, undefined]));
 
-function Listed({ path, here }: { path: string; here: Here }): JSX.Element {
+function Listed({ path, here, isFiltered }: { path: string; here: Here; isFiltered: boolean }): JSX.Element {
   const entries = useList<LogEntry, LogEntries>(withQuery(path, { limit: PAGE }));
   const text = activityWords.value;
   return (
     <>
       {entries.page?.silentNodes?.map((node) => <p key={node.nodeId} class="warn" role="status">{text.nodeSilent(node.name, node.nodeId)} <span class="hint" lang="en">{node.error}</span></p>)}
       <Shown of={entries}>
-        {(rows) => (rows.length === 0 ? <Empty action={<a class="btn" href={here({ ...NO_FILTERS, level: undefined })}>{text.lower}</a>}>{text.logNothing}</Empty> : <Entries rows={rows} here={here} />)}
+        {(rows) =>
+          rows.length > 0 ? (
+            <Entries rows={rows} here={here} />
+          ) : isFiltered ? (
+            <Empty action={<a class="btn" href={here({ ...NO_FILTERS, level: undefined })}>{text.lower}</a>}>{text.logNothing}</Empty>
+          ) : (
+            <Empty>{text.logEmpty}</Empty>
+          )}
       </Shown>
       <More more={entries.more} />
     </>

@@ -72,10 +72,15 @@ export default function Overview({ query, go }: PageProps): JSX.Element {
   );
 }
 
-/** The server's sentence; in another language a sentence of that language, before the details of what is not well. */
+const FIGURE = /[\d.]+ (?:ms|[MG]iB)/;
+
+/** The server's sentence; in another language a sentence of that language with its figure, or with the details of what is not well. */
 function CheckText({ name, status, message }: ServerStatus["checks"][number]): JSX.Element {
   const own = activityWords.value.checkTexts[`${name.split(":")[0]}.${status}`];
-  return own === undefined ? <span lang="en">{message}</span> : <>{own} {status !== "ok" && <span class="hint" lang="en">{message}</span>}</>;
+  if (own === undefined) return <span lang="en">{message}</span>;
+  const figure = FIGURE.exec(message)?.[0];
+  if (figure !== undefined) return <>{own} <span class="hint">{figure}</span></>;
+  return <>{own} {status !== "ok" && <span class="hint" lang="en">{message}</span>}</>;
 }
 
 /** The sentences of the server's own checks: the worst first. */

@@ -153,7 +153,7 @@ function ToldItem({ item }: { item: Item }): JSX.Element {
     case "tool":
       return (
         <section class={`tool tool-${item.state}`} aria-label={item.name}>
-          <p><code>{item.name}</code> <span class="tool-state">{item.state === "waiting" ? words.value.waiting : item.state === "running" ? words.value.running : item.state === "done" ? words.value.result : item.state === "denied" ? words.value.denied : words.value.failed}</span></p>
+          <p><code>{item.name}</code> <span class="tool-state">{words.value.toolStates[item.state]}</span></p>
           <JsonTree name={words.value.input} value={item.input} />
           {item.result !== undefined && <JsonTree name={words.value.result} value={item.result} />}
         </section>

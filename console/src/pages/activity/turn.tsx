@@ -123,11 +123,7 @@ function Told({ turn, path, query, go }: { turn: Timeline; path: string; query: 
       <Section title={text.replay}>
         {gone ? <p class="empty replay-gone">{text.eventsGone}</p> : <ReplayView turn={turn} path={path} at={query["at"]} go={go} />}
       </Section>
-      {!gone && (
-        <Section title={text.events}>
-          <EventList path={path} startAt={turn.acceptedAt} />
-        </Section>
-      )}
+      {!gone && <EventList path={path} startAt={turn.acceptedAt} />}
     </>
   );
 }

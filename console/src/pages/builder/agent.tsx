@@ -3,13 +3,14 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { may, type PageProps } from "../../routes.ts";
-import { type Image, resourcePage, splitUri } from "../../state/builder.ts";
+import { beginningOf, type Image, resourcePage, splitUri } from "../../state/builder.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Button } from "../../ui/button.tsx";
 import { Confirm, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Copyable, Figures, JsonTree, Section } from "../../ui/parts.tsx";
+import { isSchema } from "../../ui/schema_field.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { attempt, toast } from "../../ui/toast.tsx";
@@ -17,6 +18,7 @@ import { builderWords } from "../../words/builder/index.ts";
 import { money, when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { AgentFields, changesOf, configOf, type Draft, draftOf } from "./agent_form.tsx";
+import { OwnKey } from "./own_key.tsx";
 import { Tags } from "./tags.tsx";
 import { TryPanel } from "./try_panel.tsx";
 import { UpgradeDialog } from "./upgrade_dialog.tsx";
@@ -40,6 +42,7 @@ export default function AgentPage({ params, query, go }: PageProps): JSX.Element
       {mayWrite && !isEditing && <a class="btn" href={here("1")}>{t.edit}</a>}
       {mayWrite && <Button primary={behind > 0} onClick={() => setDialog("upgrade")}>{behind > 0 ? `${t.upgrade} (${behind})` : t.upgrade}</Button>}
       {may("agent:use") && <Button disabled={!image.data.online} onClick={() => attempt(request("POST", path("/stop"), {}).then(() => (toast(t.stopped), image.reload())))}>{t.stop}</Button>}
+      {may("agent:use") && <a class="btn" href={withQuery("/agents/run", { tenant, agent: image.data.imageId })}>{words.value.pages.runOnce}</a>}
       <a class="btn" href={path("/file")} download={`${image.data.name}.avmimage`}>{t.imageSave}</a>
       {mayWrite && <Button onClick={() => setDialog("delete")}>{t.remove}</Button>}
     </div>
@@ -52,11 +55,12 @@ export default function AgentPage({ params, query, go }: PageProps): JSX.Element
             <p class="sub">
               <span class="state">{shown.online && <span class="dot" />}{shown.online ? t.online : t.asleep}</span> · {shown.containerId} · {t.builtFrom(shown.definitionRef ?? shown.definitionName)} · {when(shown.updatedAt, language.value, Date.now())}
             </p>
-            <Copyable text={shown.digest} />
+            <Copyable text={shown.digest} shown={beginningOf(shown.digest)} />
             <div class="beside">
               <div>
                 {isEditing && mayWrite ? <Edit image={shown} tenant={tenant} onSaved={() => void image.reload().then(() => go(here()))} onCancel={() => go(here())} path={path()} /> : <Frozen image={shown} tenant={tenant} />}
                 <Tags imageId={shown.imageId} tenant={tenant} />
+                {mayWrite && <OwnKey path={path()} hasKey={shown.config?.ownKey ?? false} onChanged={() => void image.reload()} />}
                 <Usage imageId={shown.imageId} tenant={tenant} />
                 <Sessions imageId={shown.imageId} tenant={tenant} />
               </div>
@@ -102,9 +106,12 @@ function Frozen({ image, tenant }: { image: Image; tenant: string | undefined })
         />
         <p><strong>{t.tools}</strong> {[...(config?.tools ?? [])].join(", ") || "—"}</p>
         {(config?.unavailable ?? []).map((uri) => <p key={uri} class="problem"><code>{uri}</code> {t.unavailable}</p>)}
-        {(config?.knowledge ?? []).length > 0 && <p><strong>{t.knowledge}</strong> {config?.knowledge?.join(", ")}</p>}
+        {([[t.knowledge, config?.knowledge], [t.skills, config?.skills], [t.subAgents, config?.agents], [t.handoffs, config?.handoffs], [t.sandbox, config?.sandbox && [config.sandbox]]] as const).map(
+          ([name, uris]) => uris && uris.length > 0 && <p key={name}><strong>{name}</strong> {uris.join(", ")}</p>,
+        )}
         {config?.variables !== undefined && <JsonTree name={t.variables} value={config.variables} />}
         {config?.output !== undefined && <JsonTree name={t.outputForm} value={config.output} />}
+        {config?.limits !== undefined && <JsonTree name={t.limits} value={config.limits} />}
         {(written?.policy ?? []).length > 0 && <JsonTree name={t.policy} value={written?.policy} isOpen />}
       </Section>
       <Section title={t.lock}>
@@ -137,7 +144,7 @@ function Edit({ image, tenant, path, onSaved, onCancel }: { image: Image; tenant
     onSaved();
   }
   return (
-    <Form submit={t.save} onSubmit={save} onCancel={onCancel}>
+    <Form submit={t.save} disabled={!isSchema(draft.answerSchema)} onSubmit={save} onCancel={onCancel}>
       <AgentFields draft={draft} lock={image.lock} tenant={tenant} onChange={setDraft} />
     </Form>
   );

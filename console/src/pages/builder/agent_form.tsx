@@ -1,12 +1,14 @@
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { type BuiltinTool, type Definition, type Lock, type Model, type Resource, splitUri, valueOf } from "../../state/builder.ts";
 import { apiError, useData, useList, withQuery } from "../../state/data.ts";
 import { Field } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
+import { schemaOf, SchemaField } from "../../ui/schema_field.tsx";
 import { builderWords } from "../../words/builder/index.ts";
 import { money } from "../../words/format.ts";
+import { gap } from "../../words/index.ts";
 
 const RENDER_MS = 300;
 const REFERENCE = "resource://";
@@ -21,6 +23,10 @@ export interface Draft {
   moreTools: string;
   knowledge: string;
   skills: string;
+  sandbox: string;
+  /** The JSON Schema of every answer, and its name. */
+  answerSchema: string;
+  answerName: string;
   variables: Readonly<Record<string, string>>;
   maxTokens: string;
   temperature: string;
@@ -39,6 +45,9 @@ export function draftOf(from: Definition | undefined, name = ""): Draft {
     moreTools: (tools ?? []).filter((tool) => tool.startsWith(REFERENCE)).join("\n"),
     knowledge: (from?.knowledge ?? []).join("\n"),
     skills: (from?.skills ?? []).join("\n"),
+    sandbox: from?.sandbox ?? "",
+    answerSchema: from?.output == null ? "" : JSON.stringify(from.output.schema, null, 2),
+    answerName: from?.output?.name ?? "answer",
     variables: Object.fromEntries(Object.entries(from?.variables ?? {}).map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])),
     maxTokens: text(from?.maxTokens),
     temperature: text(from?.temperature),
@@ -61,6 +70,8 @@ export function configOf(draft: Draft): Record<string, unknown> {
     tools,
     knowledge: draft.knowledge.trim() === "" ? undefined : lines(draft.knowledge),
     skills: draft.skills.trim() === "" ? undefined : lines(draft.skills),
+    sandbox: draft.sandbox || undefined,
+    output: draft.answerSchema.trim() === "" ? undefined : { name: draft.answerName, schema: schemaOf(draft.answerSchema) },
     variables: variables.length === 0 ? undefined : Object.fromEntries(variables.map(([key, value]) => [key, valueOf(value)])),
     maxTokens: figure(draft.maxTokens),
     temperature: figure(draft.temperature),
@@ -99,6 +110,7 @@ export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.
   const lines = (key: "moreTools" | "knowledge" | "skills", label: string, hint: string) => (
     <Field label={label} hint={hint}>{(control) => <textarea {...control} rows={2} value={draft[key]} onInput={(event) => set({ [key]: event.currentTarget.value })} />}</Field>
   );
+  const written = [draft.moreTools, draft.knowledge, draft.skills].flatMap((text) => text.split("\n").filter(Boolean)).length;
   return (
     <>
       {line("name", t.name)}
@@ -109,9 +121,19 @@ export function AgentFields({ draft, lock = [], tenant, onChange }: Props): JSX.
       <Rendered draft={draft} lock={lock} tenant={tenant} onVariables={(variables) => set({ variables })} />
       <ModelField draft={draft} tenant={tenant} onModel={(model) => set({ model })} />
       <ToolTicks draft={draft} tenant={tenant} onTools={(tools) => set({ tools })} />
-      {lines("moreTools", t.moreTools, t.moreToolsHint)}
-      <Offered type="knowledge" label={t.knowledge} written={draft.knowledge} tenant={tenant} onChange={(knowledge) => set({ knowledge })}>{lines("knowledge", t.knowledgeMore, t.knowledgeHint)}</Offered>
-      <Offered type="skills" label={t.skills} written={draft.skills} tenant={tenant} onChange={(skills) => set({ skills })}>{lines("skills", t.skillsMore, t.skillsHint)}</Offered>
+      <Offered type="knowledge" label={t.knowledge} written={draft.knowledge} tenant={tenant} onChange={(knowledge) => set({ knowledge })} />
+      <Offered type="skills" label={t.skills} written={draft.skills} tenant={tenant} onChange={(skills) => set({ skills })} />
+      <details class="more-fields">
+        <summary>{t.byReference} {written > 0 && <span class="hint">{written}</span>}</summary>
+        {lines("moreTools", t.moreTools, t.moreToolsHint)}
+        {lines("knowledge", t.knowledgeMore, t.knowledgeHint)}
+        {lines("skills", t.skillsMore, t.skillsHint)}
+      </details>
+      <SandboxField draft={draft} tenant={tenant} onSandbox={(sandbox) => set({ sandbox })} />
+      <details class="more-fields">
+        <summary>{t.outputForm} {draft.answerSchema.trim() !== "" && <span class="hint">{draft.answerName}</span>}</summary>
+        <SchemaField text={draft.answerSchema} onInput={(answerSchema) => set({ answerSchema })} />
+      </details>
       <Section title={t.limits}>
         <div class="pair">
           {figure("maxTokens", t.maxTokens, "1")}
@@ -164,7 +186,7 @@ function Rendered({ draft, lock, tenant, onVariables }: { draft: Draft; lock: re
           ))}
         </div>
       )}
-      {shown.problem === undefined ? <pre class="paper" dir="auto" aria-live="polite">{shown.text ?? t.renderedEmpty}</pre> : <p class="problem" role="status">{shown.problem}</p>}
+      {shown.problem === undefined ? <pre class="paper" dir="auto" aria-live="polite">{shown.text ?? "…"}</pre> : <p class="problem" role="status">{shown.problem}</p>}
     </Section>
   );
 }
@@ -179,7 +201,7 @@ function ModelField({ draft, tenant, onModel }: { draft: Draft; tenant: string |
     ...(chosen.pictures === false ? [t.noPictures] : []),
     ...(chosen.tools === false ? [t.noTools] : []),
   ].join(" · ");
-  const hint = [draft.model === "" && preset !== undefined ? t.modelHint(preset.name) : undefined, about].filter(Boolean).join(" ");
+  const hint = [draft.model === "" && preset !== undefined ? t.modelHint(preset.name) : undefined, about].filter(Boolean).join(gap.value);
   return (
     <Field label={t.model} hint={hint === "" ? undefined : hint}>
       {(control) => (
@@ -192,6 +214,22 @@ function ModelField({ draft, tenant, onModel }: { draft: Draft; tenant: string |
   );
 }
 
+/** Where the programs of the agent run. */
+function SandboxField({ draft, tenant, onSandbox }: { draft: Draft; tenant: string | undefined; onSandbox: (sandbox: string) => void }): JSX.Element {
+  const t = builderWords.value;
+  const uris = (useList<Resource>(withQuery("/v1/resources", { tenant, type: "sandboxes", limit: 50 })).data ?? []).map(({ uri }) => uri);
+  return (
+    <Field label={t.sandbox} hint={t.sandboxHint}>
+      {(control) => (
+        <select {...control} value={draft.sandbox} onChange={(event) => onSandbox(event.currentTarget.value)}>
+          <option value="">—</option>
+          {[...new Set([...(draft.sandbox === "" ? [] : [draft.sandbox]), ...uris])].map((uri) => <option key={uri} value={uri}>{uri.replace("resource://sandboxes/", "")}</option>)}
+        </select>
+      )}
+    </Field>
+  );
+}
+
 interface OfferedProps {
   type: "knowledge" | "skills";
   label: string;
@@ -199,34 +237,28 @@ interface OfferedProps {
   written: string;
   tenant: string | undefined;
   onChange: (written: string) => void;
-  /** The field of those that are not in the list, or of another version. */
-  children: ComponentChildren;
 }
 
-/** The resources of a type that can be chosen; any other reference is written. */
-function Offered({ type, label, written, tenant, onChange, children }: OfferedProps): JSX.Element {
+/** The resources of a type that can be chosen; any other reference, or another version, is written. */
+function Offered({ type, label, written, tenant, onChange }: OfferedProps): JSX.Element | null {
   const found = useList<Resource>(withQuery("/v1/resources", { tenant, type, limit: 50 })).data ?? [];
   const lines = written.split("\n").map((line) => line.trim()).filter(Boolean);
   const isChosen = (uri: string) => lines.some((line) => splitUri(line)[0] === uri);
+  if (found.length === 0) return null;
   return (
-    <>
-      {found.length > 0 && (
-        <fieldset class="ticks">
-          <legend>{label}</legend>
-          {found.map(({ uri, name, description }) => (
-            <label key={uri} title={description}>
-              <input
-                type="checkbox"
-                checked={isChosen(uri)}
-                onChange={(event) => onChange((event.currentTarget.checked ? [...lines, uri] : lines.filter((line) => splitUri(line)[0] !== uri)).join("\n"))}
-              />
-              <bdi>{name}</bdi>
-            </label>
-          ))}
-        </fieldset>
-      )}
-      {children}
-    </>
+    <fieldset class="ticks">
+      <legend>{label}</legend>
+      {found.map(({ uri, name, description }) => (
+        <label key={uri} title={description}>
+          <input
+            type="checkbox"
+            checked={isChosen(uri)}
+            onChange={(event) => onChange((event.currentTarget.checked ? [...lines, uri] : lines.filter((line) => splitUri(line)[0] !== uri)).join("\n"))}
+          />
+          <bdi>{name}</bdi>
+        </label>
+      ))}
+    </fieldset>
   );
 }
 

@@ -70,9 +70,9 @@ export default function Agents({ query, go }: PageProps): JSX.Element {
                 keyOf={(definition) => definition.uri ?? definition.name}
                 columns={[
                   { head: t.name, cell: ({ name, uri }) => (uri === undefined ? <span dir="auto">{name}</span> : <a href={withQuery(`/resources/${encodeURIComponent(uri)}`, { tenant })} dir="auto">{name}</a>) },
-                  { head: t.description, cell: ({ description }) => <span dir="auto">{description}</span> },
-                  { head: t.origin, cell: ({ uri }) => <span class="hint">{uri === undefined ? t.runTime : uri.startsWith(SHIPPED) ? t.shipped : t.ownResource}</span> },
-                  ...(may("images:write") ? [{ head: t.newAgent, cell: ({ name, uri }: Definition) => <a href={withQuery("/agents/new", { tenant, from: uri ?? name })} aria-label={`${t.copyToBegin}: ${name}`}>{t.copyToBegin}</a> }] : []),
+                  { head: t.description, isText: true, cell: ({ description }) => <span dir="auto">{description}</span> },
+                  { head: t.origin, cell: ({ uri }) => <span class="hint whole">{uri === undefined ? t.runTime : uri.startsWith(SHIPPED) ? t.shipped : t.ownResource}</span> },
+                  ...(may("images:write") ? [{ head: t.newAgent, cell: ({ name, uri }: Definition) => <a href={withQuery("/agents/new", { tenant, from: uri ?? name })} aria-label={`${t.copyToBegin}${words.value.colon}${name}`}>{t.copyToBegin}</a> }] : []),
                 ]}
               />
               <More more={definitions.more} />

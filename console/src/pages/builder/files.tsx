@@ -10,11 +10,12 @@ import { Button } from "../../ui/button.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { attempt, toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
-import { bytes, when } from "../../words/format.ts";
+import { when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
+import { bytes } from "../../words/measure.ts";
 
 /** The files of a conversation: what its agent works on and what it has written. */
 export default function Files({ params, query }: PageProps): JSX.Element {
@@ -108,7 +109,7 @@ function History({ session, path, tenant, onClose }: { session: string; path: st
                 columns={[
                   { head: t.changed, cell: (version) => when(version.changedAt, language.value, Date.now()) },
                   { head: t.by, cell: (version) => (version.messageId === undefined ? t.byUpload : <a href={`/c/${session}#${version.messageId}`}>{t.byMessage}</a>) },
-                  { head: t.size, isFigure: true, cell: (version) => (version.size === undefined ? "—" : bytes(version.size)) },
+                  { head: t.size, isFigure: true, cell: (version) => (version.size === undefined ? NOTHING : bytes(version.size)) },
                   { head: t.download, cell: (version) => (version.digest === undefined ? t.deletedFile : <a href={withQuery(filePath(session, path), { tenant, digest: version.digest })} download={path.split("/").at(-1)}>{t.download}</a>) },
                 ]}
               />

@@ -14,11 +14,13 @@ import { Confirm, Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
-import { bytes } from "../../words/format.ts";
+import { bytes } from "../../words/measure.ts";
 import { words } from "../../words/index.ts";
+import { CollectionDocuments } from "./collection.tsx";
+import { KnowledgeOptions } from "./knowledge_options.tsx";
 
 /** One knowledge base: a search in it, the passage of a citation, and its documents. Question and citation are in the address. */
 export default function KnowledgeBase({ params, query, go }: PageProps): JSX.Element {
@@ -104,7 +106,7 @@ function Cited({ cite, tenant, close }: { cite: string; tenant: string | undefin
       <Shown of={passage}>
         {(found) => (
           <>
-            <p class="sub"><Place of={found} /> · {t.knowledgeRange(found.start, found.end)}</p>
+            <p class="sub"><Place of={found} /> · {t.knowledgeRange(found.start + 1, found.end)}</p>
             <pre class="paper" dir="auto">{found.text}</pre>
             <p class="sub"><code dir="ltr">{cite}</code></p>
           </>
@@ -128,22 +130,35 @@ function Documents({ of, path, onChange }: { of: Content; path: string; onChange
   const [files, setFiles] = useState<File[]>([]);
   const [going, setGoing] = useState<KnowledgeDocument | undefined>(undefined);
   const content = of.content as KnowledgeContent;
-  const isOwn = of.resource.owner === (new URLSearchParams(path.split("?")[1]).get("tenant") ?? identity.value?.tenant);
+  const documents = content.documents ?? [];
+  const tenant = new URLSearchParams(path.split("?")[1]).get("tenant") ?? undefined;
+  const isOwn = of.resource.owner === (tenant ?? identity.value?.tenant);
   const mayWrite = may("resources:write") && isOwn;
-  async function publish(documents: KnowledgeDocument[]): Promise<void> {
-    const { version } = await request<{ version: string }>("PUT", path, { content: { ...content, documents } }, { "If-Match": `"${of.version.digest}"` });
+  async function publish(changed: KnowledgeContent): Promise<void> {
+    const { version } = await request<{ version: string }>("PUT", path, { content: { ...content, ...changed } }, { "If-Match": `"${of.version.digest}"` });
     toast(t.knowledgePublished(version));
     await onChange();
+  }
+  const options = mayWrite && <KnowledgeOptions key={`${of.version.version} options`} content={content} onPublish={publish} />;
+  if (content.collection !== undefined) {
+    // Those of somebody else can be searched, and their collection cannot be read.
+    if (!isOwn) return <p class="hint">{t.notYours}</p>;
+    return (
+      <>
+        <CollectionDocuments reference={content.collection} tenant={tenant} mayWrite={mayWrite} onPublish={(collection) => publish({ collection })} />
+        {options}
+      </>
+    );
   }
   return (
     <Section title={t.knowledgeDocuments}>
       <Table
         label={t.knowledgeDocuments}
-        rows={content.documents}
+        rows={documents}
         keyOf={({ id }) => id}
         columns={[
           { head: t.name, cell: ({ id, title }) => <><code dir="auto">{id}</code>{title !== undefined && <p class="hint" dir="auto">{title}</p>}</> },
-          { head: t.knowledgeKind, cell: ({ mime, file }) => mime ?? (file === undefined ? "text" : "—") },
+          { head: t.knowledgeKind, cell: ({ mime, file }) => mime ?? (file === undefined ? "text" : NOTHING) },
           { head: t.knowledgeSize, isFigure: true, cell: (document) => bytes(sizeOf(document)) },
           ...(mayWrite ? [{ head: t.knowledgeRemove, cell: (document: KnowledgeDocument) => <Button onClick={() => setGoing(document)}>{t.knowledgeRemove}</Button> }] : []),
         ]}
@@ -154,7 +169,7 @@ function Documents({ of, path, onChange }: { of: Content; path: string; onChange
           submit={t.knowledgeUpload}
           disabled={files.length === 0}
           onSubmit={async () => {
-            await publish(withDocuments(content.documents, await Promise.all(files.map(documentOf))));
+            await publish({ documents: withDocuments(documents, await Promise.all(files.map(documentOf))) });
             setFiles([]);
           }}
         >
@@ -163,9 +178,10 @@ function Documents({ of, path, onChange }: { of: Content; path: string; onChange
           </Field>
         </Form>
       )}
+      {options}
       {may("resources:write") && !isOwn && <p class="hint">{t.notYours}</p>}
       {going !== undefined && (
-        <Confirm title={`${t.knowledgeRemove}: ${going.id}`} submit={t.knowledgeRemove} onConfirm={() => publish(content.documents.filter(({ id }) => id !== going.id))} onClose={() => setGoing(undefined)}>
+        <Confirm title={`${t.knowledgeRemove}${words.value.colon}${going.id}`} submit={t.knowledgeRemove} onConfirm={() => publish({ documents: documents.filter(({ id }) => id !== going.id) })} onClose={() => setGoing(undefined)}>
           <p>{t.knowledgeRemoveAbout}</p>
         </Confirm>
       )}

@@ -7,6 +7,7 @@ import { useData, useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
+import { isSchema } from "../../ui/schema_field.tsx";
 import { Failure } from "../../ui/shown.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
@@ -23,6 +24,7 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
   const [draft, setDraft] = useState<Draft>(draftOf(undefined));
   const [image, setImage] = useState<Image | undefined>(undefined);
   const [built, setBuilt] = useState<Record<string, unknown>>({});
+  const [ownKey, setOwnKey] = useState("");
   const [warnings, setWarnings] = useState<readonly string[]>([]);
   useEffect(() => {
     if (source.data !== undefined) setDraft(draftOf(source.data, draft.name || source.data.name));
@@ -31,8 +33,9 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
   async function build(): Promise<void> {
     const config = configOf(draft);
     const made = image === undefined
-      ? await request<{ image: Image; warnings?: string[] }>("POST", withQuery("/v1/images", { tenant }), { config: { ...config, definition: from } })
+      ? await request<{ image: Image; warnings?: string[] }>("POST", withQuery("/v1/images", { tenant }), { config: { ...config, definition: from, apiKey: ownKey.trim() || undefined } })
       : await request<{ image: Image; warnings?: string[] }>("PUT", withQuery(`/v1/images/${image.imageId}`, { tenant }), { updates: changesOf(built, config) });
+    setOwnKey("");
     setImage(made.image);
     setBuilt(config);
     setWarnings(made.warnings ?? []);
@@ -42,7 +45,7 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
   return (
     <Page title={words.value.pages.newAgent}>
       <div class="beside">
-        <Form submit={image === undefined ? t.build : t.rebuild} onSubmit={build}>
+        <Form submit={image === undefined ? t.build : t.rebuild} disabled={!isSchema(draft.answerSchema)} onSubmit={build}>
           <Field label={t.from}>
             {(control) => (
               <select {...control} value={from ?? ""} disabled={image !== undefined} onChange={(event) => go(withQuery("/agents/new", { tenant, from: event.currentTarget.value }), true)}>
@@ -53,6 +56,11 @@ export default function NewAgent({ query, go }: PageProps): JSX.Element {
           </Field>
           {source.error !== undefined && <Failure error={source.error} />}
           <AgentFields draft={draft} lock={image?.lock} tenant={tenant} onChange={setDraft} />
+          {image === undefined && (
+            <Field label={t.ownKey} hint={t.ownKeyAbout}>
+              {(control) => <input {...control} type="password" autocomplete="off" value={ownKey} onInput={(event) => setOwnKey(event.currentTarget.value)} />}
+            </Field>
+          )}
           {warnings.map((warning) => <p key={warning} class="hint">{warning}</p>)}
           {image !== undefined && <p><a href={withQuery(`/agents/${image.imageId}`, { tenant })}>{image.name}</a></p>}
         </Form>

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { may, type PageProps } from "../../routes.ts";
 import { nameOf } from "../../state/agents.ts";
-import type { Image } from "../../state/builder.ts";
+import { beginningOf, type Image } from "../../state/builder.ts";
 import { useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Page } from "../../ui/page.tsx";
@@ -35,9 +35,9 @@ export default function Portable({ query, go }: PageProps): JSX.Element {
                   columns={[
                     { head: t.name, cell: (image) => <a href={page(image)} dir="auto">{nameOf(image, words.value.agentNames) ?? words.value.agent}</a> },
                     { head: t.container, cell: ({ containerId }) => containerId },
-                    { head: t.digest, cell: ({ digest }) => <code class="digest" dir="ltr" title={digest}>{digest.slice(0, DIGEST_SHOWN)}…</code> },
+                    { head: t.digest, cell: ({ digest }) => <code class="digest" dir="ltr" title={digest}>{beginningOf(digest)}</code> },
                     { head: t.versions, isFigure: true, cell: ({ lock }) => lock?.length ?? 0 },
-                    { head: t.imageFileHead, cell: (image) => <a href={withQuery(`/v1/images/${encodeURIComponent(image.imageId)}/file`, { tenant })} download aria-label={`${t.imageSave}: ${image.name}`}>{t.imageSave}</a> },
+                    { head: t.imageFileHead, cell: (image) => <a href={withQuery(`/v1/images/${encodeURIComponent(image.imageId)}/file`, { tenant })} download aria-label={`${t.imageSave}${words.value.colon}${image.name}`}>{t.imageSave}</a> },
                   ]}
                 />
                 <More more={images.more} />
@@ -59,6 +59,3 @@ export default function Portable({ query, go }: PageProps): JSX.Element {
     </Page>
   );
 }
-
-/** Characters of a digest that tell it apart. */
-const DIGEST_SHOWN = 19;

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
 import { may, type PageProps } from "../../routes.ts";
-import { type Content, readableContent, resourcePage } from "../../state/builder.ts";
+import { type Content, descriptionOf, readableContent, resourcePage } from "../../state/builder.ts";
 import { useData, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Button } from "../../ui/button.tsx";
@@ -69,8 +69,8 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
               <code>{content.uri}</code> · {t.types[content.resource.type] ?? content.resource.type} · {content.resource.visibility === "public" ? t.public : t.private} · {t.versionOf(content.version.version)}
               {content.version.yankedAt !== undefined && <span class="problem"> {t.yanked}</span>} · {when(content.version.createdAt, language.value, Date.now())}
             </p>
-            {content.resource.description !== undefined && <p dir="auto">{content.resource.description}</p>}
-            {content.resource.deprecated !== undefined && <p class="problem" dir="auto">{t.deprecated}: {content.resource.deprecated}</p>}
+            {content.resource.description !== undefined && <p dir="auto">{descriptionOf(content.resource, language.value)}</p>}
+            {content.resource.deprecated !== undefined && <p class="problem" dir="auto">{t.deprecated}{words.value.colon}{content.resource.deprecated}</p>}
             {may("resources:write") && !isOwn && <p class="hint">{t.notYours}</p>}
             {query["edit"] !== undefined && mayWrite ? (
               <>
@@ -105,7 +105,7 @@ export default function ResourcePage({ params, query, go }: PageProps): JSX.Elem
             )}
             {isDeleting && (
               <Confirm
-                title={`${t.deleteResource}: ${content.resource.name}`}
+                title={`${t.deleteResource}${words.value.colon}${content.resource.name}`}
                 submit={t.deleteResource}
                 typed={content.resource.name}
                 onConfirm={() => request("DELETE", api("", { force: force ? "true" : undefined })).then(() => (toast(t.removed), go(withQuery("/resources", { tenant }))))}

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { may, type PageProps } from "../../routes.ts";
-import { type Resource, resourcePage, TYPES } from "../../state/builder.ts";
+import { descriptionOf, type Resource, resourcePage, TYPES } from "../../state/builder.ts";
 import { useData, useList, withQuery } from "../../state/data.ts";
 import "../../style/builder.css";
 import { Button } from "../../ui/button.tsx";
@@ -71,7 +71,7 @@ export default function Resources({ query, go }: PageProps): JSX.Element {
                 columns={[
                   { head: t.name, cell: (row) => <a href={resourcePage(row.id, { tenant })} dir="auto">{row.name}</a> },
                   { head: t.type, cell: (row) => <span class="whole">{t.types[row.type] ?? row.type}</span> },
-                  { head: t.description, cell: (row) => <span dir="auto">{row.description}{row.deprecated !== undefined && <span class="problem"> {t.deprecated}</span>}</span> },
+                  { head: t.description, isText: true, cell: (row) => <span dir="auto">{descriptionOf(row, language.value)}{row.deprecated !== undefined && <span class="problem"> {t.deprecated}</span>}</span> },
                   { head: t.owner, cell: (row) => row.owner },
                   { head: t.latest, cell: (row) => row.latest },
                   { head: t.uses, isFigure: true, cell: (row) => row.uses ?? 0 },

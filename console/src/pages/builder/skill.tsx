@@ -17,7 +17,7 @@ import { Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
-import { bytes } from "../../words/format.ts";
+import { bytes } from "../../words/measure.ts";
 import { words } from "../../words/index.ts";
 import { Used } from "./used.tsx";
 

@@ -42,7 +42,7 @@ export default function Skills({ query, go }: PageProps): JSX.Element {
                 keyOf={({ id }) => id}
                 columns={[
                   { head: t.name, cell: (row) => <a href={page(row.id)} dir="auto">{row.name}</a> },
-                  { head: t.description, cell: ({ description }) => <span dir="auto">{description}</span> },
+                  { head: t.description, isText: true, cell: ({ description }) => <span dir="auto">{description}</span> },
                   { head: t.owner, cell: ({ owner }) => owner },
                   { head: t.latest, cell: ({ latest }) => latest },
                   { head: t.uses, isFigure: true, cell: ({ uses }) => uses ?? 0 },

@@ -9,8 +9,9 @@ import { Modal } from "../../ui/modal.tsx";
 import { Table } from "../../ui/table.tsx";
 import { attempt, toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
-import { bytes, when } from "../../words/format.ts";
-import { language } from "../../words/index.ts";
+import { when } from "../../words/format.ts";
+import { language, words } from "../../words/index.ts";
+import { bytes } from "../../words/measure.ts";
 import type { VersionList } from "./resource.tsx";
 
 interface Props {
@@ -64,7 +65,7 @@ export function Versions({ id, list, tenant, mayWrite, onChange }: Props): JSX.E
         <Modal label={t.setTag} onClose={() => setTagging(undefined)}>
           {(close) => (
             <>
-              <h2>{t.setTag}: {tagging.version}</h2>
+              <h2>{t.setTag}{words.value.colon}{tagging.version}</h2>
               <Form
                 submit={t.setTag}
                 disabled={tag === ""}

@@ -9,13 +9,13 @@ import { Money } from "../../ui/money.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Figures, Section } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 
 const NANO = 1_000_000_000;
 const SHAPES: readonly CostReport["shape"][] = ["one-node", "cluster", "edge"];
-const FIELDS = ["users", "turns", "seconds", "deltas", "textBytes", "connected", "peak", "tools", "months"] as const;
+const FIELDS = ["users", "turns", "seconds", "deltas", "textBytes", "connected", "peak", "tools", "toolSeconds", "visits", "months"] as const;
 
 /** The monthly bill of a workload, which is in the address, and how it would change. */
 export default function Cost({ query, go }: PageProps): JSX.Element {
@@ -44,15 +44,19 @@ export default function Cost({ query, go }: PageProps): JSX.Element {
 
 function Bill({ of }: { of: CostReport }): JSX.Element {
   const text = peopleWords.value.cost;
-  const number = (value: number) => value.toLocaleString(language.value, { maximumFractionDigits: 3 });
+  const number = (value: number) => value.toLocaleString(language.value, Math.abs(value) < 100 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: 0 });
   const needs: (readonly [string, Requirement])[] = [
     [text.needs["serverCores"]!, of.needs.serverCores],
     [text.needs["toolCores"]!, of.needs.toolCores],
     [text.needs["memory"]!, of.needs.memory],
     [text.needs["disk"]!, of.needs.disk],
+    [text.needs["diskSyncs"]!, of.needs.diskSyncs],
+    [text.needs["backup"]!, of.needs.backup],
     [text.needs["traffic"]!, of.needs.traffic],
   ];
   const terms = needs.flatMap(([name, { unit, terms }]) => terms.map((term) => ({ ...term, need: name, unit })));
+  // The edge is billed by what it counts, and not by what servers have.
+  const counts = of.lines.map((line) => ({ ...line, need: "", by: line.by ?? "" }));
   return (
     <>
       {of.total === undefined ? (
@@ -102,24 +106,36 @@ function Bill({ of }: { of: CostReport }): JSX.Element {
             columns={[
               { head: text.platform, cell: ({ name }) => text.peers[name] ?? name },
               { head: text.month, isFigure: true, cell: ({ price }) => <Dollars amount={price} /> },
-              { head: text.ratio, isFigure: true, cell: ({ ratio }) => (ratio === null ? "—" : `${Math.round(ratio).toLocaleString(language.value)} ×`) },
+              { head: text.ratio, isFigure: true, cell: ({ ratio }) => (ratio === null ? NOTHING : `${Math.round(ratio).toLocaleString(language.value)} ×`) },
               { head: text.source, cell: ({ source }) => <span class="hint" lang="en">{source}</span> },
             ]}
           />
         </Section>
       )}
-      {of.shape !== "edge" && <Section title={text.needed}>
+      {(of.shape !== "edge" || counts.length > 0) && <Section title={text.needed}>
         <Table
           label={text.needed}
-          rows={terms}
+          rows={of.shape === "edge" ? counts : terms}
           keyOf={({ need, name }) => `${need}/${name}`}
           columns={[
-            { head: text.item, cell: ({ need, name }) => `${need} · ${text.terms[name] ?? name}` },
+            { head: text.item, cell: ({ need, name }) => (need === "" ? lineName(name) : `${need} · ${text.terms[name] ?? name}`) },
             { head: text.amount, isFigure: true, cell: ({ amount, unit }) => `${number(amount)} ${text.units[unit] ?? unit}` },
             { head: text.because, cell: ({ by }) => <code dir="ltr">{by}</code> },
           ]}
         />
       </Section>}
+      <Section title={text.measures}>
+        <Table
+          label={text.measures}
+          rows={of.measures}
+          keyOf={({ name, source }) => `${name}/${source}`}
+          columns={[
+            { head: text.item, cell: ({ name }) => text.measureNames[name] ?? name },
+            { head: text.amount, isFigure: true, cell: ({ value, unit }) => `${number(value)} ${text.units[unit] ?? unit}` },
+            { head: text.source, cell: ({ source }) => <span class="hint" lang="en">{source}</span> },
+          ]}
+        />
+      </Section>
       <p class="hint">{text.measured(of.measuredOn, of.version, of.machine, of.pricesOf)}</p>
     </>
   );
@@ -141,7 +157,7 @@ function Margins(): JSX.Element {
           { head: text.charged, isFigure: true, cell: ({ price }) => <Money nano={price} /> },
           { head: text.paid, isFigure: true, cell: ({ cost }) => <Money nano={cost} /> },
           { head: text.margin, isFigure: true, cell: ({ margin }) => <Money nano={margin} /> },
-          { head: text.saved, isFigure: true, cell: ({ saved }) => (saved === undefined ? "—" : <Money nano={saved} />) },
+          { head: text.saved, isFigure: true, cell: ({ saved }) => (saved === undefined ? NOTHING : <Money nano={saved} />) },
         ]}
       />
     </Section>

@@ -9,7 +9,7 @@ import { Figures } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { short } from "../../words/format.ts";
-import { language, words } from "../../words/index.ts";
+import { gap, language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 import { useKeyNames, useNames } from "../people/people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
@@ -76,7 +76,11 @@ export default function Usage({ query, go }: PageProps): JSX.Element {
                 ]}
               />
               {sum.estimatedCalls > 0 && <p class="hint">{text.estimated(sum.estimatedCalls)}</p>}
-              {sum.unpricedCalls > 0 && <p class="warn">{text.unpriced(sum.unpricedCalls)} <a href="/settings?q=billing.prices"><code>billing.prices</code></a></p>}
+              {sum.unpricedCalls > 0 && (
+                <p class="warn">
+                  {text.unpriced(sum.unpricedCalls)}{gap.value}{may("config:read") && <>{text.setPrice} <a href="/settings?q=billing.prices"><code>billing.prices</code></a></>}
+                </p>
+              )}
             </>
           )
         }

@@ -4,7 +4,8 @@ import { useData, withQuery } from "../../state/data.ts";
 import { Empty, Shown } from "../../ui/shown.tsx";
 import { largest, type Series } from "../../ui/series.ts";
 import { Stack } from "../../ui/stack.tsx";
-import { money } from "../../words/format.ts";
+import { money, short } from "../../words/format.ts";
+import { language } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
 
 export type { UsageRow };
@@ -39,7 +40,7 @@ interface Props {
   only?: string;
 }
 
-/** Money over time, stacked. The server adds up. */
+/** Money over time, stacked; the tokens, while nothing has cost anything. The server adds up. */
 export function UsagePlot({ title, tenant, by, span, names, only }: Props): JSX.Element {
   const step = span === "24h" ? "hour" : "day";
   const now = Date.now();
@@ -48,6 +49,8 @@ export function UsagePlot({ title, tenant, by, span, names, only }: Props): JSX.
     <Shown of={usage}>
       {({ items }) => {
         const steps = stepsOf(span, now);
+        const isFree = items.every(({ price }) => price === 0);
+        const unit = isFree ? peopleWords.value.tokens : peopleWords.value.price;
         const byName = new Map<string, number[]>();
         for (const row of items) {
           const id = String(row[FIELDS[by]] ?? "—");
@@ -55,11 +58,11 @@ export function UsagePlot({ title, tenant, by, span, names, only }: Props): JSX.
           if (place < 0 || (only !== undefined && id !== only)) continue;
           const name = names?.get(id) ?? id;
           const values = byName.get(name) ?? steps.map(() => 0);
-          values[place]! += row.price;
+          values[place]! += isFree ? row.inputTokens + row.outputTokens : row.price;
           byName.set(name, values);
         }
-        const series: Series[] = largest([...byName].map(([name, values]) => ({ name: only === undefined ? name : peopleWords.value.price, values })), peopleWords.value.others);
-        return series.length === 0 ? <Empty>{peopleWords.value.noEntries}</Empty> : <Stack title={title} steps={steps} series={series} format={money} />;
+        const series: Series[] = largest([...byName].map(([name, values]) => ({ name: only === undefined ? name : unit, values })), peopleWords.value.others);
+        return series.length === 0 ? <Empty>{peopleWords.value.noEntries}</Empty> : <Stack title={isFree ? `${title} · ${unit}` : title} steps={steps} series={series} format={isFree ? (count) => short(count, language.value) : money} />;
       }}
     </Shown>
   );

@@ -48,7 +48,7 @@ export default function Accept(): JSX.Element {
         {shown !== undefined && key === "" && (
           <>
             <h1><bdi>{text.invited(shown.tenant)}</bdi></h1>
-            <p>{text.invitationRole(text.roles[shown.role] ?? shown.role)} <span class="hint">{text.endsAt}: {moment(shown.expiresAt, language.value)}</span></p>
+            <p>{text.invitationRole(text.roles[shown.role] ?? shown.role)} <span class="hint">{text.endsAt}{words.value.colon}{moment(shown.expiresAt, language.value)}</span></p>
             <Form submit={text.accept} onSubmit={accept}>
               <Field label={text.yourName} hint={text.externalIdHint}>
                 {(control) => (

@@ -12,17 +12,16 @@ import { Table } from "../../ui/table.tsx";
 import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
-import { useNames } from "./people.ts";
+import { useActorNames } from "./people.ts";
 import { TenantChoice } from "../../ui/tenant.tsx";
 
 /** Who did what. */
 export default function Audit({ query, go }: PageProps): JSX.Element {
   const { tenant, action } = query;
   const entries = useList<Entry>(withQuery("/v1/audit", { tenant, action }));
-  const names = useNames(tenant);
+  const name = useActorNames(tenant);
   const [written, setWritten] = useState(action ?? "");
   const text = peopleWords.value;
-  const name = (id: string) => id.split("/").map((part) => names.get(part) ?? part).join(" / ");
   return (
     <Page title={words.value.pages.audit} tools={<TenantChoice whole={identity.value?.tenant ?? ""} go={go} />}>
       <form
@@ -46,10 +45,10 @@ export default function Audit({ query, go }: PageProps): JSX.Element {
               rows={rows}
               keyOf={({ number }) => String(number)}
               columns={[
-                { head: text.time, cell: ({ at }) => moment(at, language.value) },
-                { head: text.actor, cell: ({ actor }) => <bdi>{name(actor)}</bdi> },
+                { head: text.time, cell: ({ at }) => <time>{moment(at, language.value)}</time> },
+                { head: text.actor, cell: ({ actor }) => <bdi title={actor}>{name(actor)}</bdi> },
                 { head: text.action, cell: (entry) => <a href={withQuery("/people/audit", { tenant, action: entry.action })}><code>{entry.action}</code></a> },
-                { head: text.target, cell: ({ target }) => <bdi>{names.get(target) ?? target}</bdi> },
+                { head: text.target, cell: ({ target }) => <bdi>{name(target)}</bdi> },
                 { head: text.result, cell: ({ result }) => <span class={result === "ok" ? "" : "warn"}>{result}</span> },
                 { head: text.addressOf, cell: ({ address }) => address ?? "" },
                 ...(may("logs:read") ? [{ head: text.request, cell: ({ requestId }: Entry) => (requestId === undefined ? null : <a href={withQuery("/activity/logs", { request: requestId })}>{words.value.showInLogs}</a>) }] : []),

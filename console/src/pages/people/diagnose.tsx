@@ -40,7 +40,7 @@ export default function Diagnose(): JSX.Element {
   return (
     <Page title={words.value.pages.diagnose} tools={<Button primary disabled={running !== undefined} onClick={() => void run()}>{running === undefined ? peopleWords.value.start : peopleWords.value.checking}</Button>}>
       <p>{text.intro}</p>
-      <p class="unseen" role="status">{running === undefined ? "" : `${peopleWords.value.checking}: ${text[running]}`}</p>
+      <p class="unseen" role="status">{running === undefined ? "" : `${peopleWords.value.checking}${words.value.colon}${text[running]}`}</p>
       <ul class="steps">
         {STEPS.map((step) => {
           const result = results[step];

@@ -14,6 +14,9 @@ interface Methods {
   publicUrl?: string;
 }
 
+/** What an address ends with where it names the agent. */
+const AGENT: Record<string, string> = { a2a: "/default/", agui: "/default", ai_sdk: "/default" };
+
 /** The clients that connect to this server, each with the address that is entered there. */
 export default function Gateways(): JSX.Element {
   const methods = useData<Methods>("/v1/auth/methods");
@@ -30,7 +33,7 @@ export default function Gateways(): JSX.Element {
             <>
               <Client title="AgentX 1.x, 2.x" about={text.agentx} addresses={[`${base.replace(/^http/, "ws")}/ws`]} />
               {gateways.map(({ name, prefixes }) => (
-                <Client key={name} title={text.names[name] ?? name} about={text.about[name]} addresses={prefixes.map((prefix) => `${base}${prefix}`)} />
+                <Client key={name} title={text.names[name] ?? name} about={text.about[name]} addresses={prefixes.map((prefix) => `${base}${prefix}${AGENT[name] ?? ""}`)} />
               ))}
               <Client title="HTTP" about={text.http} addresses={[`${base}/v1/messages`]} example={`curl ${base}/v1/messages${key} -d '{"content": "Hello!"}'`} />
               {may("config:read") && <p class="hint">{text.switched} <a href="/settings?q=gateways">{words.value.pages.settings}</a></p>}

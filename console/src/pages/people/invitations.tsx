@@ -51,8 +51,8 @@ export default function Invitations({ query, go }: PageProps): JSX.Element {
               columns={[
                 { head: text.name, cell: ({ displayName, externalId }) => <bdi>{displayName ?? externalId ?? "—"}</bdi> },
                 { head: text.role, cell: ({ role }) => text.roles[role] },
-                { head: text.created, cell: ({ createdAt }) => moment(createdAt, language.value) },
-                { head: text.endsAt, cell: ({ expiresAt }) => moment(expiresAt, language.value) },
+                { head: text.created, cell: ({ createdAt }) => <time>{moment(createdAt, language.value)}</time> },
+                { head: text.endsAt, cell: ({ expiresAt }) => <time>{moment(expiresAt, language.value)}</time> },
                 { head: text.status, cell: stateOf },
                 { head: text.actions, cell: (one) => (isOver(one) ? null : <span class="row-tools"><Button onClick={() => revoke(one)}>{text.revoke}</Button></span>) },
               ]}

@@ -8,7 +8,7 @@ import { Confirm, Field, Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { Copyable } from "../../ui/parts.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { distance, moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
@@ -50,7 +50,7 @@ export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Eleme
               keyOf={({ keyId }) => keyId}
               columns={[
                 { head: text.name, cell: ({ name, keyId }) => <><bdi>{name}</bdi> <code class="hint">avm_{keyId.slice(0, 4)}…</code></> },
-                ...(names === undefined ? [] : [{ head: text.owner, cell: (key: Key) => (key.userId === undefined ? <span class="hint">—</span> : <bdi>{names.get(key.userId) ?? key.userId}</bdi>) }]),
+                ...(names === undefined ? [] : [{ head: text.owner, cell: (key: Key) => (key.userId === undefined ? NOTHING : <bdi>{names.get(key.userId) ?? key.userId}</bdi>) }]),
                 { head: text.lastUse, cell: ({ lastUsedAt }) => (lastUsedAt === undefined ? text.notYet : distance(lastUsedAt, language.value, now)) },
                 {
                   head: text.expires,
@@ -76,7 +76,7 @@ export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Eleme
       {dialog?.kind === "rotate" && <Rotate of={dialog.key} tenant={tenant} onClose={close} onMade={keys.reload} />}
       {dialog?.kind === "revoke" && (
         <Confirm
-          title={`${text.revoke}: ${dialog.key.name}`}
+          title={`${text.revoke}${words.value.colon}${dialog.key.name}`}
           submit={text.revoke}
           typed={dialog.key.name}
           onConfirm={() => request("DELETE", withQuery(`/v1/auth/keys/${dialog.key.keyId}`, { tenant })).then(keys.reload)}
@@ -166,7 +166,7 @@ function Rotate({ of, tenant, onClose, onMade }: { of: Key; tenant: string | und
     <Modal label={text.rotate} onClose={onClose}>
       {(close) => (
         <>
-          <h2>{text.rotate}: <bdi>{of.name}</bdi></h2>
+          <h2>{text.rotate}{words.value.colon}<bdi>{of.name}</bdi></h2>
           {made !== "" ? (
             <Once text={made} onDone={close} />
           ) : (

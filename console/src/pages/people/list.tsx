@@ -50,7 +50,7 @@ export default function People({ query, go }: PageProps): JSX.Element {
                 { head: text.externalId, cell: ({ externalId }) => <code dir="auto">{externalId}</code> },
                 { head: text.role, cell: ({ role }) => text.roles[role] },
                 { head: text.status, cell: ({ status }) => <span class={status === "active" ? "" : "warn"}>{text.statuses[status]}</span> },
-                { head: text.created, cell: ({ createdAt }) => moment(createdAt, language.value) },
+                { head: text.created, cell: ({ createdAt }) => <time>{moment(createdAt, language.value)}</time> },
               ]}
             />
           )

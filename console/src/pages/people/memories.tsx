@@ -66,12 +66,12 @@ export default function Memories({ query, go }: PageProps): JSX.Element {
                   keyOf={({ memoryId }) => memoryId}
                   columns={[
                     { head: text.memoryText, cell: (memory) => <Note memory={memory} /> },
-                    { head: text.by, cell: ({ by }) => text.memoryBy[by] ?? by },
+                    { head: text.memoryAuthor, cell: ({ by }) => text.memoryBy[by] ?? by },
                     { head: text.created, cell: ({ updatedAt }) => <time>{when(updatedAt, language.value, Date.now())}</time> },
                     {
                       head: text.actions,
                       cell: (memory) => (
-                        <span class="button-row">
+                        <span class="row-tools">
                           {memory.proposed ? (
                             <Button onClick={() => attempt(put(memory, {}))}>{text.memoryKeep}</Button>
                           ) : (

@@ -38,6 +38,7 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
   const change = (body: Partial<User>) => request("PUT", path(), body).then(user.reload);
   const bind = (name: string, method: "PUT" | "DELETE") => request(method, path(`/containers/${encodeURIComponent(name)}`)).then(containers.reload);
 
+  const isKept = user.data?.isLastOwner === true && !may("system:admin");
   return (
     <Shown of={user}>
       {(one) => (
@@ -46,14 +47,15 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
           tools={
             <>
               {one.status === "active" ? (
-                <Button onClick={() => setDialog("suspend")}>{text.suspend}</Button>
+                <Button disabled={isKept} onClick={() => setDialog("suspend")}>{text.suspend}</Button>
               ) : (
                 <Button primary onClick={() => attempt(change({ status: "active" }))}>{text.resume}</Button>
               )}
-              <Button onClick={() => setDialog("delete")}>{text.deleteUser}</Button>
+              <Button disabled={isKept} onClick={() => setDialog("delete")}>{text.deleteUser}</Button>
             </>
           }
         >
+          {isKept && <p class="hint">{text.lastOwner}</p>}
           <dl class="facts">
             <dt>{text.externalId}</dt>
             <dd><code dir="auto">{one.externalId}</code></dd>
@@ -61,7 +63,7 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
             <dd class={one.status === "active" ? undefined : "warn"}>{text.statuses[one.status]}</dd>
             <dt>{text.role}</dt>
             <dd>
-              <select aria-label={text.role} value={one.role} disabled={!mayGive(one.role)} onChange={(event) => attempt(change({ role: event.currentTarget.value as Role }).finally(user.reload))}>
+              <select aria-label={text.role} value={one.role} disabled={isKept || !mayGive(one.role)} onChange={(event) => attempt(change({ role: event.currentTarget.value as Role }).finally(user.reload))}>
                 {ROLES.map((name) => <option key={name} value={name} disabled={!mayGive(name)}>{text.roles[name]}</option>)}
               </select>
             </dd>
@@ -99,7 +101,7 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
           )}
           <UsagePlot title={words.value.pages.usage} tenant={tenant} by="user" span="30d" only={one.userId} />
           {dialog === "suspend" && (
-            <Confirm title={`${text.suspend}: ${nameOf(one)}`} submit={text.suspend} onConfirm={() => change({ status: "suspended" })} onClose={() => setDialog(undefined)}>
+            <Confirm title={`${text.suspend}${words.value.colon}${nameOf(one)}`} submit={text.suspend} onConfirm={() => change({ status: "suspended" })} onClose={() => setDialog(undefined)}>
               <p>{text.suspendHint}</p>
             </Confirm>
           )}
@@ -120,7 +122,7 @@ export function Delete({ path, name, title, onClose, onDeleted }: { path: string
     attempt(request<Owned>("DELETE", withQuery(path, { dryRun: "true" })).then(setOwned));
   }
   return (
-    <Confirm title={`${title}: ${name}`} submit={title} typed={name} onConfirm={() => request("DELETE", path).then(onDeleted)} onClose={onClose}>
+    <Confirm title={`${title}${words.value.colon}${name}`} submit={title} typed={name} onConfirm={() => request("DELETE", path).then(onDeleted)} onClose={onClose}>
       {owned !== undefined && <p>{peopleWords.value.deletes(owned.sessions, owned.messages)}</p>}
     </Confirm>
   );

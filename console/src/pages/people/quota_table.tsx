@@ -7,6 +7,7 @@ import { Field, Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { type Quota, QuotaBar } from "../../ui/quota_bar.tsx";
 import { Table } from "../../ui/table.tsx";
+import { bytes } from "../../words/measure.ts";
 import { peopleWords } from "../../words/people/index.ts";
 
 const NANO = 1_000_000_000;
@@ -58,17 +59,20 @@ function Edit({ quota, tenant, onClose, onChanged }: { quota: Quota; tenant: str
     await request("DELETE", withQuery("/v1/quotas", { tenant, metric: of.metric, userId: of.userId, eachUser: of.eachUser ? "true" : undefined }));
     await onChanged();
   }
+  const amountOf = (written: string) => (written === "" || !/bytes/.test(quota.metric) ? undefined : bytes(Number(written)));
+  const isEmpty = hard === "" && soft === "";
+  const isUnlimited = quota.hard === undefined && quota.soft === undefined;
   const suffix = unit === NANO ? " ($)" : "";
   return (
     <Modal label={text.editLimit} onClose={onClose}>
       {(close) => (
         <>
           <h2>{text.metrics[quota.metric] ?? quota.metric}</h2>
-          <Form submit={hard === "" && soft === "" ? text.removeLimit : text.save} onSubmit={() => (hard === "" && soft === "" ? remove() : save()).then(close)} onCancel={close}>
-            <Field label={text.hard + suffix}>
+          <Form submit={isEmpty && !isUnlimited ? text.removeLimit : text.save} disabled={isEmpty && isUnlimited} onSubmit={() => (isEmpty ? remove() : save()).then(close)} onCancel={close}>
+            <Field label={text.hard + suffix} hint={amountOf(hard) ?? text.noLimitHint}>
               {(control) => <input {...control} type="number" min="0" step="any" inputMode="decimal" value={hard} onInput={(event) => setHard(event.currentTarget.value)} />}
             </Field>
-            <Field label={text.soft + suffix}>
+            <Field label={text.soft + suffix} hint={amountOf(soft) ?? text.softHint}>
               {(control) => <input {...control} type="number" min="0" step="any" inputMode="decimal" value={soft} onInput={(event) => setSoft(event.currentTarget.value)} />}
             </Field>
           </Form>

@@ -86,6 +86,13 @@ export function ScheduleForm({ of, onDone, onCancel }: Props): JSX.Element {
           {(control) => <textarea {...control} dir="auto" rows={3} value={fields.message} onInput={(event) => set({ message: event.currentTarget.value })} />}
         </Field>
         {kind === "schedule" && line("cron", text.scheduleTimes, text.scheduleTimesHint)}
+        {kind === "schedule" && (
+          <div class="presets" role="group" aria-label={text.scheduleOften}>
+            {Object.entries(text.schedulePresets).map(([cron, shown]) => (
+              <button key={cron} type="button" class="preset" aria-pressed={trimmed["cron"] === cron} onClick={() => set({ cron })}>{shown}</button>
+            ))}
+          </div>
+        )}
         {kind === "schedule" && line("zone", text.scheduleZone)}
         {choice("sessionMode", text.scheduleConversation, text.scheduleModes)}
         {choice("onAsk", text.scheduleOnAsk, text.scheduleAsks)}

@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { RunRecord, ScheduleView, TriggerView } from "../../link/client.ts";
 import { request } from "../../link/http.ts";
@@ -12,7 +12,7 @@ import { Modal } from "../../ui/modal.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { attempt, toast } from "../../ui/toast.tsx";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
@@ -43,7 +43,7 @@ export default function Schedules({ query }: PageProps): JSX.Element {
   }
   const rotate = async (trigger: TriggerView) => setSecret((await request<TriggerView>("POST", `${pathOf(trigger)}/rotate`)).secret);
   const actions = (one: Source, more: JSX.Element) => (
-    <span class="button-row">
+    <span class="row-tools">
       <a class="btn" href={withQuery("/me/schedules", { of: "triggerId" in one ? one.triggerId : one.scheduleId })}>{text.scheduleRuns}</a>
       {more}
       <Button onClick={() => setEdited(one)}>{text.scheduleEdit}</Button>
@@ -66,8 +66,8 @@ export default function Schedules({ query }: PageProps): JSX.Element {
               columns={[
                 { head: text.name, cell: ({ name, message }) => <Named name={name} message={message} /> },
                 { head: text.scheduleTimes, cell: ({ cron, zone }) => <><code dir="ltr">{cron}</code> <span class="hint">{zone}</span></> },
-                { head: text.scheduleLast, cell: ({ lastAt }) => <Time at={lastAt} /> },
-                { head: text.scheduleNext, cell: (schedule) => (schedule.enabled ? <Time at={schedule.nextAt} /> : <Disabled reason={schedule.disabledReason} />) },
+                { head: text.scheduleLast, cell: ({ lastAt }) => timeOf(lastAt) },
+                { head: text.scheduleNext, cell: (schedule) => (schedule.enabled ? timeOf(schedule.nextAt) : <Disabled reason={schedule.disabledReason} />) },
                 { head: text.actions, cell: (schedule) => actions(schedule, <Button onClick={() => attempt(run(schedule))}>{text.scheduleRun}</Button>) },
               ]}
             />
@@ -85,7 +85,7 @@ export default function Schedules({ query }: PageProps): JSX.Element {
             columns={[
               { head: text.name, cell: ({ name, message }) => <Named name={name} message={message} /> },
               { head: text.link, cell: ({ path }) => <code dir="ltr">{path}</code> },
-              { head: text.scheduleLast, cell: (trigger) => (trigger.enabled ? <Time at={trigger.lastAt} /> : <Disabled reason={trigger.disabledReason} />) },
+              { head: text.scheduleLast, cell: (trigger) => (trigger.enabled ? timeOf(trigger.lastAt) : <Disabled reason={trigger.disabledReason} />) },
               { head: text.actions, cell: (trigger) => actions(trigger, <Button onClick={() => attempt(rotate(trigger))}>{text.triggerRotate}</Button>) },
             ]}
           />
@@ -145,9 +145,7 @@ function Named({ name, message }: { name: string; message: string }): JSX.Elemen
   );
 }
 
-function Time({ at }: { at: number | undefined }): JSX.Element {
-  return at === undefined ? <>—</> : <time>{stamp(at, language.value)}</time>;
-}
+const timeOf = (at: number | undefined): ComponentChildren => (at === undefined ? NOTHING : <time>{stamp(at, language.value)}</time>);
 
 function Disabled({ reason }: { reason: string | undefined }): JSX.Element {
   const text = peopleWords.value;
@@ -171,10 +169,10 @@ function Runs({ path }: { path: string }): JSX.Element {
               rows={items}
               keyOf={({ number }) => String(number)}
               columns={[
-                { head: text.scheduleDue, cell: ({ dueAt }) => <Time at={dueAt} /> },
+                { head: text.scheduleDue, cell: ({ dueAt }) => timeOf(dueAt) },
                 { head: text.scheduleState, cell: (run) => <State run={run} /> },
-                { head: text.scheduleReason, cell: ({ reason }) => (reason === undefined ? "—" : (text.scheduleReasons[reason] ?? <span dir="auto">{reason}</span>)) },
-                { head: text.scheduleConversation, cell: ({ sessionId }) => (sessionId === undefined ? "—" : <a href={`/c/${encodeURIComponent(sessionId)}`}>{text.scheduleOpen}</a>) },
+                { head: text.scheduleReason, cell: ({ reason }) => (reason === undefined ? NOTHING : (text.scheduleReasons[reason] ?? <span dir="auto">{reason}</span>)) },
+                { head: text.scheduleConversation, cell: ({ sessionId }) => (sessionId === undefined ? NOTHING : <a href={`/c/${encodeURIComponent(sessionId)}`}>{text.scheduleOpen}</a>) },
               ]}
             />
           )

@@ -52,7 +52,7 @@ export default function OneTenant({ params, go }: PageProps): JSX.Element {
         >
           <p>
             <code>{one.slug}</code> · <span class={one.status === "active" ? undefined : "warn"}>{text.statuses[one.status]}</span>
-            {one.plan !== undefined && <> · {text.plan}: <bdi>{one.plan}</bdi></>}
+            {one.plan !== undefined && <> · {text.plan}{words.value.colon}<bdi>{one.plan}</bdi></>}
           </p>
           <nav class="tabs" aria-label={text.tenantPages}>
             {links.map(([start, name]) => <a key={start} href={withQuery(start, { tenant: one.slug })}>{name}</a>)}
@@ -68,7 +68,7 @@ export default function OneTenant({ params, go }: PageProps): JSX.Element {
             <About key={one.tenantId} tenant={one} onSaved={tenant.reload} path={path} />
           </Section>
           {dialog === "suspend" && (
-            <Confirm title={`${text.suspend}: ${one.name}`} submit={text.suspend} typed={one.slug} onConfirm={() => request("PUT", path, { status: "suspended" }).then(tenant.reload)} onClose={() => setDialog(undefined)}>
+            <Confirm title={`${text.suspend}${words.value.colon}${one.name}`} submit={text.suspend} typed={one.slug} onConfirm={() => request("PUT", path, { status: "suspended" }).then(tenant.reload)} onClose={() => setDialog(undefined)}>
               <p>{text.suspendHint}</p>
             </Confirm>
           )}

@@ -10,7 +10,7 @@ import { Field, Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { moment } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { peopleWords } from "../../words/people/index.ts";
@@ -37,8 +37,8 @@ export default function Tenants({ go }: PageProps): JSX.Element {
                 { head: text.name, cell: ({ slug, name }) => <a href={`/tenants/${slug}`}><bdi>{name}</bdi></a> },
                 { head: text.slug, cell: ({ slug }) => <code>{slug}</code> },
                 { head: text.status, cell: ({ status }) => <span class={status === "active" ? "" : "warn"}>{text.statuses[status]}</span> },
-                { head: text.plan, cell: ({ plan }) => plan ?? "—" },
-                { head: text.created, cell: ({ createdAt }) => moment(createdAt, language.value) },
+                { head: text.plan, cell: ({ plan }) => plan ?? NOTHING },
+                { head: text.created, cell: ({ createdAt }) => <time>{moment(createdAt, language.value)}</time> },
               ]}
             />
           )

@@ -67,7 +67,7 @@ export function ChannelForm({ kinds, tenant, onMade }: Props): JSX.Element {
           {(control) => <AgentInput control={control} tenant={tenant} value={agent} onInput={setAgent} />}
         </Field>
         {fields.map((field) => (
-          <Field key={`${kindName}.${field.name}`} label={field.name} hint={hintOf(kindName, field)}>
+          <Field key={`${kindName}.${field.name}`} label={text.channelFieldNames[field.name] ?? field.name} hint={hintOf(kindName, field)}>
             {(control) => {
               const shared = { ...control, spellcheck: false, value: given(field.name), onInput: (event: { currentTarget: HTMLInputElement }) => set(field.name, event.currentTarget.value) };
               return field.isSecret === true

@@ -12,6 +12,7 @@ import { Page } from "../../ui/page.tsx";
 import { More, Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
+import { attempt } from "../../ui/toast.tsx";
 import { activityWords } from "../../words/activity/index.ts";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
@@ -55,7 +56,7 @@ export default function Channels({ query, go }: PageProps): JSX.Element {
                   head: text.channelDo,
                   cell: (channel) => (
                     <span class="button-row">
-                      <Button onClick={() => void turn(channel)}>{channel.enabled ? text.channelDisable : text.channelEnable}</Button>
+                      <Button onClick={() => attempt(turn(channel))}>{channel.enabled ? text.channelDisable : text.channelEnable}</Button>
                       <Button onClick={() => setGoing(channel)}>{text.delete}</Button>
                     </span>
                   ),
@@ -85,6 +86,13 @@ export default function Channels({ query, go }: PageProps): JSX.Element {
   );
 }
 
+/** What the server says, in the language in use: the sentence before a colon is known, what a platform says after it is not. */
+function translated(said: string): string {
+  const known = settingsWords.value.channelProblems;
+  const [head, ...rest] = said.split(": ");
+  return known[said] ?? (known[head ?? ""] === undefined ? said : [known[head ?? ""], ...rest].join("："));
+}
+
 function State({ status }: { status: ChannelRow["status"] }): JSX.Element {
   const text = settingsWords.value;
   const { state, since, lastError, remedy, hook } = status;
@@ -92,8 +100,8 @@ function State({ status }: { status: ChannelRow["status"] }): JSX.Element {
     <>
       {text.channelStates[state] ?? state}
       {since !== undefined && <> · <time>{stamp(since, language.value)}</time></>}
-      {lastError !== undefined && state !== "connected" && <p class="problem" dir="auto">{lastError}</p>}
-      {remedy !== undefined && <p class="hint" dir="auto">{remedy}</p>}
+      {lastError !== undefined && state !== "connected" && <p class="problem" dir="auto">{translated(lastError)}</p>}
+      {remedy !== undefined && <p class="hint" dir="auto">{translated(remedy)}</p>}
       {hook !== undefined && <p class="hint">{text.channelHook} <code dir="ltr">{hook}</code></p>}
     </>
   );

@@ -11,13 +11,17 @@ import { Modal } from "../../ui/modal.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { Empty, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { settingsWords } from "../../words/settings/index.ts";
+import { useActorNames } from "../people/people.ts";
 import { ChangedTable, Preview } from "./changes.tsx";
+
+/** Before the first change, where one can go back to as well. */
+const BEGINNING: Change = { revision: 0, at: 0, actor: "", changes: [] };
 
 /** The changes of settings, the difference of two revisions, and the way back. */
 export default function History({ query, go }: PageProps): JSX.Element {
@@ -31,7 +35,7 @@ export default function History({ query, go }: PageProps): JSX.Element {
       <CompareForm from={from} to={to} last={config.data?.revision ?? 0} onCompare={(since, until) => go(withQuery("/settings/history", { tenant, from: since, to: until }))} />
       {from !== undefined && <Difference from={from} to={to} tenant={tenant} />}
       <Shown of={changes}>
-        {(rows) => (rows.length === 0 ? <Empty action={<a class="btn" href={withQuery("/settings", { tenant })}>{words.value.pages.settings}</a>}>{text.historyNothing}</Empty> : <Changes rows={rows} tenant={tenant} onBack={setBack} />)}
+        {(rows) => (rows.length === 0 ? <Empty action={<a class="btn" href={withQuery("/settings", { tenant })}>{words.value.pages.settings}</a>}>{text.historyNothing}</Empty> : <Changes rows={changes.more === undefined ? [...rows, BEGINNING] : rows} tenant={tenant} onBack={setBack} />)}
       </Shown>
       <More more={changes.more} />
       {back !== undefined && config.data !== undefined && (
@@ -52,26 +56,28 @@ export default function History({ query, go }: PageProps): JSX.Element {
 
 function Changes({ rows, tenant, onBack }: { rows: readonly Change[]; tenant: string | undefined; onBack: (revision: number) => void }): JSX.Element {
   const text = settingsWords.value;
+  const name = useActorNames(tenant);
+  const newest = rows[0]?.revision;
   return (
     <Table
       label={words.value.pages.settingsHistory}
       rows={rows}
       keyOf={({ revision }) => String(revision)}
       columns={[
-        { head: text.revisionOf, isFigure: true, cell: ({ revision }) => <a href={withQuery("/settings/history", { tenant, from: revision - 1, to: revision })}>{revision}</a> },
-        { head: text.time, cell: ({ at }) => <time>{stamp(at, language.value)}</time> },
-        { head: text.actor, cell: ({ actor }) => <span class="actor" dir="auto">{actor}</span> },
+        { head: text.revisionOf, isFigure: true, cell: ({ revision }) => revision === 0 ? 0 : <a href={withQuery("/settings/history", { tenant, from: revision - 1, to: revision })}>{revision}</a> },
+        { head: text.time, cell: ({ at }) => at === 0 ? NOTHING : <time>{stamp(at, language.value)}</time> },
+        { head: text.actor, cell: ({ actor }) => <span class="actor" dir="auto" title={actor}>{name(actor)}</span> },
         {
           head: text.changed,
-          cell: ({ changes }) => changes.map(({ key, to }) => <div key={key}><code>{key}</code> → <code dir="auto">{to === undefined || to === null ? text.nothingSet : shown(to)}</code></div>),
+          cell: ({ revision, changes }) => revision === 0 ? <span class="hint">{text.beforeChanges}</span> : changes.map(({ key, to }) => <div key={key}><code class="whole">{key}</code> → <code dir="auto">{to === undefined || to === null ? text.nothingSet : shown(to)}</code></div>),
         },
-        { head: text.note, cell: ({ note }) => <span dir="auto">{note ?? "—"}</span> },
+        { head: text.note, isText: true, cell: ({ note }) => note === undefined ? NOTHING : <span dir="auto">{note}</span> },
         {
           head: words.value.more,
           cell: ({ revision, requestId }) => (
             <span class="links">
               {requestId !== undefined && may("logs:read") && <a href={withQuery("/activity/logs", { tenant, request: requestId })}>{text.showRequest}</a>}
-              {may("config:write") && <Button onClick={() => onBack(revision)}>{text.rollback}</Button>}
+              {may("config:write") && revision !== newest && <Button onClick={() => onBack(revision)}>{text.rollback}</Button>}
             </span>
           ),
         },

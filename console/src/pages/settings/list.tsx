@@ -8,7 +8,7 @@ import { Prose, Section } from "../../ui/parts.tsx";
 import { Empty, Shown } from "../../ui/shown.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { language, words } from "../../words/index.ts";
-import { stamp } from "../../words/measure.ts";
+import { bytes, stamp } from "../../words/measure.ts";
 import { settingDoc } from "../../words/settings/docs.ts";
 import { settingsWords } from "../../words/settings/index.ts";
 
@@ -50,18 +50,18 @@ export default function SettingList({ query, go }: PageProps): JSX.Element {
 
 function Groups({ view, q, only, tenant, clear }: { view: ConfigView; q: string; only: string | undefined; tenant: string | undefined; clear: string }): JSX.Element {
   const text = settingsWords.value;
-  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  const sought = q.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = view.settings.filter((setting) => {
     if (only === "changed" && !isChanged(setting)) return false;
     const about = `${setting.key} ${setting.doc} ${settingDoc(setting.key, setting.doc)} ${shown(setting.effective)}`.toLowerCase();
-    return words.every((word) => about.includes(word));
+    return sought.every((word) => about.includes(word));
   });
   const groups = new Set(rows.map(({ key }) => groupOf(key)));
   const pending = view.pendingRestart ?? [];
   return (
     <>
-      {pending.length > 0 && <p class="warn" role="status">{text.pendingRestart(pending.length)}: {pending.map((key) => <a key={key} href={`/settings/${key}`}><code>{key}</code> </a>)}</p>}
-      {rows.length === 0 && <Empty action={<a class="btn" href={clear}>{text.allSettings}</a>}>{words.length === 0 ? text.changedNothing : text.notMatching}</Empty>}
+      {pending.length > 0 && <p class="warn" role="status">{text.pendingRestart(pending.length)}{words.value.colon}{pending.map((key) => <a key={key} href={`/settings/${key}`}><code>{key}</code> </a>)}</p>}
+      {rows.length === 0 && <Empty action={<a class="btn" href={clear}>{text.allSettings}</a>}>{sought.length === 0 ? text.changedNothing : text.notMatching}</Empty>}
       {[...groups].map((group) => (
         <Section key={group} title={group}>
           <ul class="settings">{rows.filter(({ key }) => groupOf(key) === group).map((setting) => <Row key={setting.key} setting={setting} tenant={tenant} />)}</ul>
@@ -79,7 +79,7 @@ function Row({ setting, tenant }: { setting: Setting; tenant: string | undefined
         <a href={withQuery(`/settings/${encodeURIComponent(setting.key)}`, { tenant })}><code>{setting.key}</code></a>
         <span class="hint"><Prose text={settingDoc(setting.key, setting.doc)} /></span>
       </span>
-      <code class="setting-value" dir="auto">{setting.effective === undefined ? <span class="hint">{text.nothingSet}</span> : shown(setting.effective)}</code>
+      <code class="setting-value" dir="auto">{setting.effective === undefined ? <span class="hint">{text.nothingSet}</span> : shown(setting.effective)}{sizeOf(setting)}</code>
       <Provenance source={setting.source} setting={setting} />
       <span class="setting-marks">
         {setting.applies !== "live" && <span class="chip">{text.restart}</span>}
@@ -89,14 +89,17 @@ function Row({ setting, tenant }: { setting: Setting; tenant: string | undefined
   );
 }
 
+/** A count of bytes, as one reads it. */
+const sizeOf = ({ key, effective }: Setting) => (/bytes$/i.test(key) && typeof effective === "number" ? <span class="hint"> {bytes(effective)}</span> : null);
+
 /** The layer, the place in it, who set it and when. */
 function Provenance({ source, setting }: { source: string; setting: Setting }): JSX.Element {
   const text = settingsWords.value;
   const isOwn = source === setting.layer;
   return (
     <span class="setting-source">
-      {text.layers[source] ?? source}
-      {isOwn && setting.place !== undefined && <span class="hint"> {setting.place}</span>}
+      {source !== "unset" && (text.layers[source] ?? source)}
+      {isOwn && setting.place !== undefined && <span class="hint"> {text.placeOf(setting.place)}</span>}
       {isOwn && setting.actor !== undefined && <span class="hint" dir="auto"> · {setting.actor}</span>}
       {isOwn && setting.at !== undefined && <time class="hint"> · {stamp(setting.at, language.value)}</time>}
     </span>

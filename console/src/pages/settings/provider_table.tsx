@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import type { ProviderHealth as ProviderRow } from "../../link/client.ts";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { language } from "../../words/index.ts";
 import { settingsWords } from "../../words/settings/index.ts";
 import { stamp } from "../../words/measure.ts";
@@ -19,7 +19,7 @@ export function ProviderTable({ rows }: { rows: readonly ProviderRow[] }): JSX.E
         { head: text.provider, cell: ({ name, role }) => <><code>{name}</code> {role !== undefined && <span class="chip">{text.roles[role]}</span>}</> },
         { head: text.model, cell: ({ defaultModel, driver, baseUrl }) => <><code>{defaultModel}</code> <span class="hint">{driver}{baseUrl === undefined ? "" : ` · ${baseUrl}`}</span></> },
         { head: text.state, cell: (row) => <State row={row} /> },
-        { head: text.lastError, cell: ({ lastError }) => (lastError === undefined ? "—" : <><code>{lastError}</code> <span class="hint">{text.providerErrors[lastError] ?? ""}</span></>) },
+        { head: text.lastError, cell: ({ lastError }) => (lastError === undefined ? NOTHING : <><code>{lastError}</code> <span class="hint">{text.providerErrors[lastError] ?? ""}</span></>) },
         { head: text.failures, isFigure: true, cell: ({ calls, failures, consecutiveFailures }) => (calls === undefined ? consecutiveFailures : `${failures ?? 0} / ${calls}`) },
       ]}
     />

@@ -4,6 +4,7 @@ import { useList } from "../../state/data.ts";
 import { useRefresh } from "../../state/refresh.ts";
 import "../../style/activity.css";
 import { Page } from "../../ui/page.tsx";
+import { Prose } from "../../ui/parts.tsx";
 import { Empty, Shown } from "../../ui/shown.tsx";
 import { words } from "../../words/index.ts";
 import { settingsWords } from "../../words/settings/index.ts";
@@ -18,7 +19,8 @@ export default function Providers(): JSX.Element {
   const text = settingsWords.value;
   return (
     <Page title={words.value.pages.providers}>
-      <p class="hint">{text.providersHint}</p>
+      <p class="hint"><Prose text={text.providersHint} /></p>
+      {providers.data?.some(({ driver }) => driver === "local") && <p class="hint"><Prose text={text.providersDemo} /></p>}
       <Shown of={providers}>
         {(rows) => (rows.length === 0 ? <Empty action={may("config:read") ? <a class="btn" href="/settings?q=llm">{words.value.pages.settings}</a> : undefined}>{text.providersNothing}</Empty> : <ProviderTable rows={rows} />)}
       </Shown>

@@ -44,10 +44,10 @@ export default function Retention({ query, go }: PageProps): JSX.Element {
                       <span class="rule-days">
                         <input {...control} key={query[rule] ?? ""} type="number" name={rule} min={1} max={NEVER_DAYS} defaultValue={query[rule] ?? ""} placeholder={policy[rule] === null ? text.daysNever : String(policy[rule])} />
                         {text.days}
+                        {may("config:write") && <a href={withQuery(`/settings/retention.${rule}`, { tenant })}>{text.retentionChange}</a>}
                       </span>
                     )}
                   </Field>
-                  {may("config:write") && <a href={withQuery(`/settings/retention.${rule}`, { tenant })}>{text.retentionChange}</a>}
                 </div>
               ))}
               <div class="form-end"><button type="submit" class="btn btn-ink">{text.retentionTry}</button></div>

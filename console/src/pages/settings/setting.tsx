@@ -9,13 +9,14 @@ import { Field, Form } from "../../ui/form.tsx";
 import { Page } from "../../ui/page.tsx";
 import { Prose, Section } from "../../ui/parts.tsx";
 import { Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
 import { toast } from "../../ui/toast.tsx";
-import { language, words } from "../../words/index.ts";
+import { gap, language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { settingDoc } from "../../words/settings/docs.ts";
 import { settingsWords } from "../../words/settings/index.ts";
+import { useActorNames } from "../people/people.ts";
 import { ChangedTable, Preview } from "./changes.tsx";
 
 /** One setting: what counts, where it comes from, and how it is changed. */
@@ -34,8 +35,8 @@ export default function SettingPage({ params, query, go }: PageProps): JSX.Eleme
         {(one) => (
           <>
             <p><Prose text={settingDoc(one.key, one.doc)} /></p>
-            <p class="hint">{text.applies[one.applies]} {text.tenantMay[one.tenant]}</p>
-            <Sources setting={one} />
+            <p class="hint">{text.applies[one.applies]}{gap.value}{text.tenantMay[one.tenant]}</p>
+            <Sources setting={one} tenant={tenant} />
             {one.applies === "boot" ? (
               <p class="hint">{text.notChangeable}</p>
             ) : (
@@ -60,8 +61,9 @@ export default function SettingPage({ params, query, go }: PageProps): JSX.Eleme
   );
 }
 
-function Sources({ setting }: { setting: Setting }): JSX.Element {
+function Sources({ setting, tenant }: { setting: Setting; tenant: string | undefined }): JSX.Element {
   const text = settingsWords.value;
+  const name = useActorNames(tenant);
   return (
     <>
       <p class="effective">
@@ -77,12 +79,12 @@ function Sources({ setting }: { setting: Setting }): JSX.Element {
           columns={[
             { head: text.layer, cell: ({ layer }) => text.layers[layer] ?? layer },
             { head: text.value, cell: ({ value }) => <code dir="auto">{shown(value)}</code> },
-            { head: text.place, cell: ({ place, layer }) => place ?? (layer === "environment" ? setting.variable : undefined) ?? "—" },
-            { head: text.actor, cell: ({ actor }) => <span dir="auto">{actor ?? "—"}</span> },
-            { head: text.time, cell: ({ at }) => (at === undefined ? "—" : <time>{stamp(at, language.value)}</time>) },
+            { head: text.place, cell: ({ place, layer }) => (place === undefined ? undefined : text.placeOf(place)) ?? (layer === "environment" ? setting.variable : undefined) ?? NOTHING },
+            { head: text.actor, cell: ({ actor }) => (actor === undefined ? NOTHING : <span dir="auto" title={actor}>{name(actor)}</span>) },
+            { head: text.time, cell: ({ at }) => (at === undefined ? NOTHING : <time>{stamp(at, language.value)}</time>) },
           ]}
         />
-        <p class="hint">{text.layersHint} {setting.variable !== undefined && <>{text.variable} <code>{setting.variable}</code></>}</p>
+        <p class="hint">{text.layersHint}{gap.value}{setting.variable !== undefined && <>{text.variable} <code>{setting.variable}</code></>}</p>
       </Section>
     </>
   );
@@ -143,6 +145,7 @@ function Editor({ setting, path, tenant, seen, onSaved }: EditorProps): JSX.Elem
     await change(next, preview === undefined);
   }
   const ownLayer = tenant === undefined ? "override" : "tenant";
+  const below = setting.secret ? undefined : (setting.layers ?? []).findLast(({ layer }) => layer !== ownLayer)?.value;
   return (
     <Section title={text.newValue}>
       <Form submit={preview === undefined ? text.dryRun : text.save} disabled={preview?.changed.length === 0} onSubmit={submit}>
@@ -166,7 +169,7 @@ function Editor({ setting, path, tenant, seen, onSaved }: EditorProps): JSX.Elem
             <ChangedTable label={text.changed} rows={others} />
           </div>
         )}
-        {preview !== undefined && <Preview outcome={preview} />}
+        {preview !== undefined && <Preview outcome={preview} unset={below} />}
       </Form>
     </Section>
   );

@@ -88,7 +88,7 @@ function ReportView({ report }: { report: Report }): JSX.Element {
           [text.bytes, bytes(report.bytes)],
         ]}
       />
-      {report.containers.length > 0 && <p>{text.container}: {report.containers.map((name) => <code key={name} dir="auto">{name} </code>)}</p>}
+      {report.containers.length > 0 && <p>{text.container}{words.value.colon}{report.containers.map((name) => <code key={name} dir="auto">{name} </code>)}</p>}
       {Object.keys(report.renamed).length > 0 && <JsonTree name={text.renamed} value={report.renamed} />}
     </div>
   );

@@ -9,7 +9,7 @@ import { Form } from "../../ui/form.tsx";
 import { Modal } from "../../ui/modal.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { Failure, More, Shown } from "../../ui/shown.tsx";
-import { Table } from "../../ui/table.tsx";
+import { NOTHING, Table } from "../../ui/table.tsx";
 import { language } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
 import { settingsWords } from "../../words/settings/index.ts";
@@ -37,7 +37,7 @@ export function Deliveries({ webhook, path, tenant, onChanged }: Props): JSX.Ele
     // Reading again begins at the first page: whoever has turned the page keeps what is shown.
     if ((deliveries.data?.length ?? 0) <= PAGE_MAX) void deliveries.reload();
   }, REFRESH_MS);
-  const time = (at: number | undefined) => (at === undefined ? "—" : <time>{stamp(at, language.value)}</time>);
+  const time = (at: number | undefined) => (at === undefined ? NOTHING : <time>{stamp(at, language.value)}</time>);
 
   async function send(verb: string): Promise<void> {
     setBusy(true);

@@ -11,6 +11,7 @@ import { Page } from "../../ui/page.tsx";
 import { Failure, More, Shown } from "../../ui/shown.tsx";
 import { Table } from "../../ui/table.tsx";
 import { TenantChoice } from "../../ui/tenant.tsx";
+import { attempt } from "../../ui/toast.tsx";
 import { activityWords } from "../../words/activity/index.ts";
 import { language, words } from "../../words/index.ts";
 import { stamp } from "../../words/measure.ts";
@@ -62,7 +63,7 @@ export default function Webhooks({ query, go }: PageProps): JSX.Element {
                   cell: (webhook) => (
                     <span class="button-row">
                       <a class="btn" href={addressOf(webhook === open ? undefined : webhook.webhookId)} aria-current={webhook === open ? "true" : undefined}>{text.webhookDeliveries}</a>
-                      <Button onClick={() => void turn(webhook)}>{webhook.enabled ? text.channelDisable : text.channelEnable}</Button>
+                      <Button onClick={() => attempt(turn(webhook))}>{webhook.enabled ? text.channelDisable : text.channelEnable}</Button>
                       <Button onClick={() => setGoing(webhook)}>{text.delete}</Button>
                     </span>
                   ),
