@@ -27,7 +27,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId, 
 from agentvm.model.message import UserMessage
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, Continued, Present, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 from bench.measure import table
@@ -127,7 +127,7 @@ def archive(messages: int) -> Iterator[Carried]:
     yield Continued(default_session(image()), last)
     half = messages // 2
     for first in range(0, half, AT_ONCE):
-        yield Said(tuple(said(f"i{number}") for number in range(first, first + AT_ONCE)))
+        yield SessionContent(tuple(said(f"i{number}") for number in range(first, first + AT_ONCE)))
     for number in range(half // 10):
         if number % 10 == 0:
             owner = image(f"new_{number}")
@@ -135,7 +135,7 @@ def archive(messages: int) -> Iterator[Carried]:
         yield structs.replace(default_session(owner), session_id=SessionId(f"new_{number}-default"))
         body = f"file {number}".encode()
         yield Attached(digest_of(body), len(body), Upload(media_type="text/plain"), body)
-        yield Said((referring("m0", body), *(said(f"m{each}") for each in range(1, 10))))
+        yield SessionContent((referring("m0", body), *(said(f"m{each}") for each in range(1, 10))))
 
 
 async def bring_in(store: Store) -> None:

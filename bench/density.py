@@ -17,7 +17,7 @@ import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
 from bench.measure import Server, raise_file_limit, running, table, wait_ready
-from bench.turns import prepare
+from bench.turns import Run, play, prepare
 
 NEVER = 3_600.0
 """The pace of a model that does not answer."""
@@ -75,6 +75,23 @@ async def measure_waiting(turns: int) -> float:
         used = (server.rss - before) / turns / 1024
         await leave(users)
     return used
+
+
+async def measure_resting(agents: int) -> float:
+    """KiB per agent that has answered once, and whose user has gone."""
+    with running("agentvm") as server:
+        await _talk(server, 0, agents)
+        # As in `measure`: the first crowd is what the allocator learns from.
+        before = server.rss
+        await _talk(server, agents, agents)
+        return (server.rss - before) / agents / 1024
+
+
+async def _talk(server: Server, first: int, users: int) -> None:
+    crowd = await connect_users(server, "agentvm", first, users)
+    for socket, message in crowd:
+        await play(socket, message, 1, Run())
+    await leave(crowd)
 
 
 def multiply_containers(data_dir: Path, containers: int) -> None:

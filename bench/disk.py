@@ -11,7 +11,7 @@ import argparse
 import random
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,8 +31,13 @@ SIZES = {"short": 12, "medium": 200, "long": 2_000}
 """Words of an answer; a delta carries one word."""
 
 
-def words(count: int) -> list[str]:
-    chance = random.Random(count)
+Answer = Callable[[], Sequence[str]]
+"""The deltas of the next answer."""
+
+
+def words(count: int, chance: random.Random | None = None) -> list[str]:
+    """Words of chance; the same ones each time without one."""
+    chance = chance or random.Random(count)
     return ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) + " " for _ in range(count)]
 
 
@@ -46,9 +51,9 @@ def size_of(data_dir: Path) -> int:
 
 
 @asynccontextmanager
-async def open_runtime(data_dir: Path, answer: list[str]) -> AsyncIterator[AgentX]:
+async def open_runtime(data_dir: Path, answer: Answer) -> AsyncIterator[AgentX]:
     config = ServerConfig(system=SystemSettings(data_dir=str(data_dir), shutdown_seconds=0))
-    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver(lambda _: reply(*answer))})) as agentx:
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver(lambda _: reply(*answer()))})) as agentx:
         yield agentx
 
 
@@ -65,23 +70,28 @@ async def create_image(agentx: AgentX, number: int) -> str:
     return record["imageId"]
 
 
+async def fill(data_dir: Path, answer: Answer, turns: int, clients: int) -> tuple[int, float]:
+    """Plays turns; returns the bytes that they added, and the seconds that they took."""
+    async with open_runtime(data_dir, answer) as agentx:
+        images = [await create_image(agentx, number) for number in range(clients)]
+    before = size_of(data_dir)
+    ended: dict[object, anyio.Event] = defaultdict(anyio.Event)
+    async with open_runtime(data_dir, answer) as agentx:
+        agentx.runtime.on("turn_response", lambda event: ended[event.context["turnId"]].set())
+        started = time.monotonic()
+        async with anyio.create_task_group() as tasks:
+            for image_id in images:
+                tasks.start_soon(converse, agentx, ended, image_id, turns // clients)
+        seconds = time.monotonic() - started
+    return size_of(data_dir) - before, seconds
+
+
 async def measure(answer: list[str], turns: int, clients: int) -> tuple[float, float]:
     """Bytes per turn, and turns per second."""
     with TemporaryDirectory() as name:
-        data_dir = Path(name)
-        async with open_runtime(data_dir, answer) as agentx:
-            images = [await create_image(agentx, number) for number in range(clients)]
-        before = size_of(data_dir)
-        ended: dict[object, anyio.Event] = defaultdict(anyio.Event)
-        async with open_runtime(data_dir, answer) as agentx:
-            agentx.runtime.on("turn_response", lambda event: ended[event.context["turnId"]].set())
-            started = time.monotonic()
-            async with anyio.create_task_group() as tasks:
-                for image_id in images:
-                    tasks.start_soon(converse, agentx, ended, image_id, turns // clients)
-            seconds = time.monotonic() - started
+        added, seconds = await fill(Path(name), lambda: answer, turns, clients)
         done = turns // clients * clients
-        return (size_of(data_dir) - before) / done, done / seconds
+        return added / done, done / seconds
 
 
 def measure_floor(answer: list[str], turns: int) -> float:

@@ -3,43 +3,71 @@
     python -m bench.edge [FILE] [--turns 200]
 
 Requests and rows are counted by the objects' own log, and are exact. CPU is that of workerd, with Workers and objects in one
-process: the cost of a delta is the slope between turns of 10 and of 100 deltas. The machine of the platform is another one.
+process: a turn is without its deltas, by the slope between turns of 10 and of 100 deltas as fast as possible; a delta is one
+that comes alone, as models send them. The storage of a byte of text is the slope between both texts. The machine of the
+platform is another one.
 """
 
 import argparse
-import json
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import anyio
-import msgspec
 from tests.provision.edge import edge_tools
-from tests.support.answers import anthropic_text
+from tests.support.answers import message_end, message_start, stream, text_block
 from tests.support.edge import Burst, EdgeServer
-from tests.support.provider import ScriptedProvider
+from tests.support.provider import Delay, ScriptedProvider, Step
 from tests.support.wire import Client19, client
 
 from agentvm.cost.coefficients import EdgeCoefficients, Measured
+from bench import quotes
+from bench.coefficients import FILE, save
+from bench.disk import QUESTION, words
 from bench.measure import cpu_of_family
 
-FILE = Path(__file__).parent.parent / "src" / "agentvm" / "cost" / "coefficients.json"
 FEW, MANY = 10, 100
+WORDS = {FEW: 10, MANY: 200}
+"""Of an answer of so many deltas; the longer one is the text of a usual turn."""
+PACE_SECONDS = 0.005
+"""Between deltas that come alone."""
+PACED_TURNS = 40
 SESSION_TURNS = 5
 TURNS_MAX = 200
-TYPICAL_DELTA = "13 characters"
-QUESTION = "What is the difference between a process and a thread?"
+KEY_READS = "at most: edge/src/key_watch.ts looks a key up once a minute while something is said or heard"
 
 
-async def talk(one: Client19, provider: ScriptedProvider, image_ids: Sequence[str], deltas: int) -> None:
+@dataclass(frozen=True)
+class Run:
+    """What turns of one kind have taken. CPU is in seconds of workerd."""
+
+    cpu_per_turn: float
+    bursts: list[Burst]
+    text_bytes: int
+    """Of a question and its answer."""
+    storage_per_turn: float
+
+
+def answer_of(deltas: int) -> list[str]:
+    said, size = words(WORDS[deltas]), WORDS[deltas] // deltas
+    return ["".join(said[start : start + size]) for start in range(0, len(said), size)]
+
+
+async def talk(one: Client19, provider: ScriptedProvider, image_ids: Sequence[str], deltas: int, pace: float) -> None:
     """Turns in sessions of the usual length: what was said before is read with each message."""
-    provider.play(anthropic_text(*[TYPICAL_DELTA] * deltas))
+    pieces: list[Step] = list(text_block(0, *answer_of(deltas)))
+    if pace:
+        pieces = [step for piece in pieces for step in (Delay(pace), piece)]
+    provider.play(stream([message_start(), *pieces, *message_end()]))
     for image_id in image_ids:
         for _ in range(SESSION_TURNS):
             await one.say(image_id, QUESTION)
+            # The client looks through all that it has heard.
+            one.events.clear()
 
 
 async def measure(server: EdgeServer, turns: int) -> EdgeCoefficients:
@@ -50,17 +78,30 @@ async def measure(server: EdgeServer, turns: int) -> EdgeCoefficients:
             first = await _images(alice, 1)
             connected = [burst for burst in await server.bursts(mark, "putImage") if burst.what == "listen"]
             # The engine compiles what it runs often.
-            await talk(alice, provider, first, MANY)
-            cpu = {deltas: await _cpu(server, alice, provider, deltas, turns) for deltas in (FEW, MANY)}
-            image_ids = await _images(alice, turns // SESSION_TURNS)
-            mark = len(server.log)
-            await talk(alice, provider, image_ids, MANY)
-            await alice.settle()
-            counted = ("accept", "fold", "message", "alarm")
-            bursts = [burst for burst in await server.bursts(mark, "containers") if burst.what in counted]
-    delta = max(0.0, (cpu[MANY] - cpu[FEW]) / (MANY - FEW))
-    grown = max(burst.size_bytes for burst in bursts) - min(burst.size_bytes for burst in bursts)
-    return _coefficients(turns, len(connected), bursts, max(0.0, cpu[FEW] - FEW * delta), delta, grown)
+            await talk(alice, provider, first, MANY, 0)
+            few, many = [await _run(server, alice, provider, deltas, turns) for deltas in (FEW, MANY)]
+            paced = await _run(server, alice, provider, MANY, PACED_TURNS, PACE_SECONDS)
+    return _coefficients(turns, len(connected), few, many, paced)
+
+
+async def _run(
+    server: EdgeServer, alice: Client19, provider: ScriptedProvider, deltas: int, turns: int, pace: float = 0
+) -> Run:
+    image_ids = await _images(alice, turns // SESSION_TURNS)
+    await _log_of(server, alice, len(server.log))
+    mark, start = len(server.log), cpu_of_family(server.pid)
+    await talk(alice, provider, image_ids, deltas, pace)
+    cpu = (cpu_of_family(server.pid) - start) / turns
+    counted = ("accept", "fold", "message", "alarm")
+    bursts = [burst for burst in await _log_of(server, alice, mark) if burst.what in counted]
+    sizes = [burst.size_bytes for burst in bursts]
+    return Run(cpu, bursts, len(QUESTION) + len("".join(answer_of(deltas))), (max(sizes) - min(sizes)) / turns)
+
+
+async def _log_of(server: EdgeServer, alice: Client19, mark: int) -> list[Burst]:
+    """The log since a mark, with everything that was asked so far."""
+    await alice.settle()
+    return await server.bursts(mark, "containers")
 
 
 async def _images(alice: Client19, count: int) -> list[str]:
@@ -71,16 +112,13 @@ async def _images(alice: Client19, count: int) -> list[str]:
     return image_ids
 
 
-async def _cpu(server: EdgeServer, alice: Client19, provider: ScriptedProvider, deltas: int, turns: int) -> float:
-    """Seconds of workerd for one turn."""
-    image_ids = await _images(alice, turns // SESSION_TURNS)
-    start = cpu_of_family(server.pid)
-    await talk(alice, provider, image_ids, deltas)
-    return (cpu_of_family(server.pid) - start) / turns
-
-
-def _coefficients(turns: int, connected: int, bursts: list[Burst], turn: float, delta: float, grown: int) -> EdgeCoefficients:
-    source = f"bench.edge, {turns} turns of {MANY} deltas"
+def _coefficients(turns: int, connected: int, few: Run, many: Run, paced: Run) -> EdgeCoefficients:
+    source, slope = f"bench.edge, {turns} turns of {MANY} deltas", f"bench.edge, slope of {FEW} to {MANY} deltas"
+    together = max(0.0, (many.cpu_per_turn - few.cpu_per_turn) / (MANY - FEW))
+    turn = max(0.0, few.cpu_per_turn - FEW * together)
+    delta = max(0.0, (paced.cpu_per_turn - turn) / MANY)
+    text = max(0.0, (many.storage_per_turn - few.storage_per_turn) / (many.text_bytes - few.text_bytes))
+    bursts = many.bursts
     return EdgeCoefficients(
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{platform.machine()}, workerd in miniflare",
@@ -88,10 +126,21 @@ def _coefficients(turns: int, connected: int, bursts: list[Burst], turn: float, 
         object_requests_per_connection=Measured(value=connected, unit="requests", source="bench.edge, log of the objects"),
         object_requests_per_turn=Measured(value=round(len(bursts) / turns, 3), unit="requests", source=source),
         rows_per_turn=Measured(value=round(sum(burst.rows for burst in bursts) / turns, 3), unit="rows", source=source),
+        rows_read_per_turn=Measured(
+            value=round(sum(burst.rows_read for burst in bursts) / turns, 1),
+            unit="rows",
+            source=f"{source}, in one container with {2 * turns // SESSION_TURNS} sessions",
+        ),
         awake_per_turn=Measured(value=round(fmean(burst.ms for burst in bursts) * 2, 3), unit="ms", source=source),
-        cpu_per_turn=Measured(value=round(turn * 1e3, 3), unit="ms", source=f"{source}, CPU of workerd at 0 deltas"),
-        cpu_per_delta=Measured(value=round(delta * 1e6, 2), unit="us", source=f"bench.edge, slope of {FEW} to {MANY} deltas"),
-        storage_per_turn=Measured(value=round(grown / turns), unit="bytes", source=f"{source}, growth of the database"),
+        key_reads_per_turn=Measured(value=1, unit="reads", source=KEY_READS),
+        cpu_per_turn=Measured(value=round(turn * 1e3, 3), unit="ms", source=f"{slope}, at 0 deltas"),
+        cpu_per_delta=Measured(
+            value=round(delta * 1e6, 2), unit="us", source=f"bench.edge, {PACED_TURNS} turns of {MANY} paced deltas"
+        ),
+        storage_per_turn=Measured(
+            value=round(few.storage_per_turn - few.text_bytes * text), unit="bytes", source="bench.edge, at no text"
+        ),
+        storage_per_text=Measured(value=round(text, 3), unit="bytes", source="bench.edge, slope of short to long answers"),
     )
 
 
@@ -107,10 +156,9 @@ def counted(turns: int = TURNS_MAX) -> EdgeCoefficients:
 
 
 def main(file: Path, turns: int) -> None:
-    whole = json.loads(file.read_text(encoding="utf-8"))
-    whole["edge"] = msgspec.to_builtins(counted(turns))
-    file.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(whole["edge"], indent=2))
+    save(file, {"edge": counted(turns)})
+    if file == FILE:
+        quotes.write()
 
 
 if __name__ == "__main__":

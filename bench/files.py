@@ -1,6 +1,6 @@
 """Files — what it costs to put the files of a session into a jail and take the changed ones back, against `cp` of the same.
 
-    python -m bench.files [--files 100] [--bytes 10000] [--rounds 20]
+    python -m bench.files [--files 100] [--bytes 10000] [--rounds 40]
 
 One round: read the rows, run a job that rewrites every file, store the changes. The floor copies the same files twice with
 `cp`, in and out. Goal: at most three times the floor, without the time of an empty job, which `bench.tiers` measures.
@@ -24,7 +24,7 @@ from agentvm.model.tier import Job
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.tiers.process import open_process_tier
-from bench.measure import percentile, table
+from bench.measure import table
 
 REWRITE = "import os\nfor name in os.listdir():\n    with open(name, 'r+b') as file:\n        file.write(os.urandom(8))\n"
 
@@ -93,12 +93,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=100)
     parser.add_argument("--bytes", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=40)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         floor = copied(Path(name), asked.files, asked.bytes, asked.rounds)
         times, empty = anyio.run(carried, Path(name), asked.files, asked.bytes, asked.rounds)
-    whole, job, cp = (percentile(each, 0.5) * 1e3 for each in (times, empty, floor))
+    # The least: anything else is what other programs took meanwhile.
+    whole, job, cp = (min(each) * 1e3 for each in (times, empty, floor))
     rows = [
         ("files in and out", "job alone", "cp twice", "ratio", "goal"),
         (f"{whole:.1f} ms", f"{job:.1f} ms", f"{cp:.1f} ms", f"{(whole - job) / cp:.2f}", "<= 3"),

@@ -37,7 +37,7 @@ from agentvm.gateways.turn_parts import AnswerBegun, PartReader
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.operations.turn_stream import encode_sse
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v1 import encode_stored_events
 from agentvm.protocol.dialect_v2 import encode_event_v2
 from agentvm.protocol.rpc_peer import RpcPeer
 from agentvm.server.streams import join_texts
@@ -63,7 +63,7 @@ def events(count: int) -> list[Event]:
 
 def agentx(told: list[Event]) -> None:
     for event in told:
-        join_texts((encode_told(event).bare,))
+        join_texts((encode_stored_events(event).bare,))
 
 
 def agentx2(told: list[Event]) -> None:

@@ -10,14 +10,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.measure import Server, percentile
-from bench.servers import TOOL_QUESTION
+from bench.measure import Server, percentile, running, wait_ready
+from bench.servers import DEFINITION, TOOL_QUESTION
 
 DELTAS, PACE_SECONDS = 100, 0.2
 TOOL_SHARE = 0.05
@@ -66,6 +67,20 @@ class Crowd:
 
 def open_socket(server: Server) -> connect:
     return connect(f"ws://127.0.0.1:{server.port}/ws", compression=None, ping_interval=None, open_timeout=60, max_size=None)
+
+
+async def first_user(data_dir: Path) -> str:
+    """Makes the user of whom the others are copies; returns the id of the image."""
+    with running("agentvm", data_dir=data_dir, tools=True) as server:
+        wait_ready(server)
+        async with open_socket(server) as socket:
+            data = {"requestId": "create", "containerId": "bench-0", "config": {"definition": DEFINITION}}
+            await socket.send(json.dumps({"type": "image_create_request", "data": data}))
+            async for text in socket:
+                frame = json.loads(text)
+                if frame.get("type") == "image_create_response":
+                    return str(frame["data"]["record"]["imageId"])
+    raise SystemExit("the server closed the socket")
 
 
 async def speak(server: Server, image_id: str, number: int, load: Load, crowd: Crowd) -> None:

@@ -74,8 +74,10 @@ def collecting() -> Iterator[str]:
     """The address of a collector that takes everything."""
     with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-        process.terminate()
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
 
 
 @asynccontextmanager
@@ -86,11 +88,11 @@ async def opened(kind: Kind) -> AsyncIterator[Playing]:
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
             if kind == "plain":
                 # Only a benchmark may do this: a runtime is opened with its effectors.
-                told: Ecosystem = vm.runtime.journal._tell.__self__  # type: ignore[attr-defined]  # A bound method.
+                told: Ecosystem = vm.runtime.journal._broadcast.__self__  # type: ignore[attr-defined]  # A bound method.
                 others = [effector for effector in told._effectors if effector is not vm.monitor.metrics]
-                silent = Ecosystem(told._peers, others).tell
-                vm.runtime.journal._tell = silent
-                object.__setattr__(vm.runtime._ports, "tell", silent)
+                silent = Ecosystem(told._peers, others).broadcast
+                vm.runtime.journal._broadcast = silent
+                object.__setattr__(vm.runtime._ports, "broadcast", silent)
             yield vm, vm.attach()
 
 

@@ -64,7 +64,7 @@ QUESTIONS: dict[str, Ask] = {
     "search a rare word": _search("zeppelin"),
     "search a common word": _search("helpful"),
     "recovery: open turns": lambda store: store.list_unfinished(),
-    "recovery: calls left": lambda store: store.list_asked(),
+    "recovery: calls left": lambda store: store.list_sent_calls(),
     "recovery: quarantine": lambda store: store.list_quarantined(),
     "recovery: journal": lambda store: store.read_journal(),
 }

