@@ -42,7 +42,7 @@ serve: setup ## Set up and run the server; options for it: make serve ARGS="--po
 PYTEST ?= .venv/bin/python -m pytest
 test: setup-test ## Set up, check and run every test
 	@mkdir -p .cache; $(MAKE) --no-print-directory check > .cache/check.txt 2>&1 & checks=$$!; \
-	$(PYTEST) -n $(WORKERS) --maxprocesses 8 --dist worksteal $(ARGS); tests=$$?; \
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 --dist worksteal $(if $(ARGS),,--prepare) $(ARGS); tests=$$?; \
 	wait $$checks; checked=$$?; cat .cache/check.txt; \
 	if [ $$tests -eq 1 ] && [ -z "$(ARGS)" ] && [ -s .cache/failed.txt ]; then \
 		sed 's/^/FAILED BESIDE OTHERS, NOW ALONE: /' .cache/failed.txt | tee .cache/alone.txt; \
@@ -78,8 +78,9 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer 
 	.venv/bin/$(COMPILE) --extra otel --group build --constraint requirements/serve.txt --output-file requirements/otel.txt
 	.venv/bin/$(COMPILE) --extra isolate --group build --constraint requirements/serve.txt --output-file requirements/isolate.txt
 	.venv/bin/$(COMPILE) --extra documents --group build --constraint requirements/serve.txt --output-file requirements/documents.txt
+	.venv/bin/$(COMPILE) --extra knowledge --group build --constraint requirements/serve.txt --output-file requirements/knowledge.txt
 	.venv/bin/$(COMPILE) --extra postgres --group build --constraint requirements/serve.txt --output-file requirements/postgres.txt
-	.venv/bin/$(COMPILE) --extra otel --extra isolate --extra postgres --extra documents --group build --group test --group check --constraint requirements/otel.txt \
+	.venv/bin/$(COMPILE) --extra otel --extra isolate --extra postgres --extra documents --extra knowledge --group build --group test --group check --constraint requirements/otel.txt \
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made

@@ -20,6 +20,7 @@ from agentvm.cluster.membership import Membership, open_membership, while_leadin
 from agentvm.cluster.notices import NoticeBoard
 from agentvm.cluster.quota_parts import PartExchange
 from agentvm.cluster.relay import EventRelay
+from agentvm.cluster.stopping import TurnStopper
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
 from agentvm.config.centre import ConfigCentre
@@ -79,7 +80,7 @@ from agentvm.wiring import (
 logger = get_logger(__name__)
 
 GIVE_BACK_SECONDS = 2.0
-"""A node that ends waits so long for the database to take back what it has not used of limits."""
+"""Time for which a node that ends waits for the database to release its unused parts of limits."""
 
 
 @asynccontextmanager
@@ -229,7 +230,8 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     # Clients whose rights end are disconnected; their turns are stopped, and deleted data is erased.
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
-    eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
+    eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns, vm.stop_turns_everywhere)
+    tasks.start_soon(vm.tenancy.quotas.byte_counts.run)
     for task in (vm.close_expired, vm.monitor.sampler.run, vm.monitor.series.run, vm.tiers.run, vm.knowledge.indexer.run):
         tasks.start_soon(task)
     await tasks.start(vm.relays.run)
@@ -238,7 +240,7 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     # These change sessions, so the turns that may be left in them must be known.
     for later in (vm.collect, eraser.run, vm.run_schedules):
         tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))
-    tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.tell))
+    tasks.start_soon(_once_recovered, vm.runtime, partial(background.run, vm.runtime.broadcast, vm.runtime.memories))
     if vm.membership is not None:
         vm.hearing = await _open_hearing(vm, vm.membership, stack)
         ended.append(_start_node(vm, vm.membership, tasks).shout)
@@ -247,16 +249,17 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
 
 
 def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup) -> NoticeBoard:
-    """Starts what a node of a cluster does beside serving: it takes over, relays, answers, and follows changes of others."""
+    """Starts the tasks of a cluster's node beside serving: takeover, relay, answers to other nodes, and their changes."""
     hearing = vm.hearing
     membership.report = vm.report
     relay = EventRelay(membership, vm.runtime, vm.store, vm.clock, hearing)
-    vm.runtime.replay.mirror = relay.open
+    vm.runtime.replay.mirror, vm.runtime.replay.refresh = relay.open, relay.refresh
     assert vm.runtime.ecosystem is not None
     vm.runtime.ecosystem.elsewhere = relay.announce
     vm.mailbox = Mailbox(membership, vm.clock, hearing)
     vm.mailbox.serving[OPERATION] = partial(serve, vm)
     PartExchange(vm.mailbox, vm.tenancy.quotas)
+    TurnStopper(membership, vm.mailbox, vm.runtime)
     for task in (hearing.run,) if hearing is not None else ():
         tasks.start_soon(task)
     for task in (membership.watch, Adopter(membership, vm.runtime).run, relay.run, vm.mailbox.run):
@@ -277,7 +280,7 @@ def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup)
 
 
 async def _give_back(quotas: Quotas) -> None:
-    """A node that ends lets the others have what it has not used of limits; else they have it when windows end."""
+    """Returns the unused parts of limits to the other nodes; otherwise they get them when the windows end."""
     try:
         with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
             await quotas.give_back()

@@ -13,7 +13,7 @@ from agentvm.events.base import Event, EventData
 class Receptor(Protocol):
     """Receives events in order."""
 
-    def tell(self, events: Sequence[Event]) -> None: ...
+    def broadcast(self, events: Sequence[Event]) -> None: ...
 
 
 class Effector(Protocol):
@@ -42,12 +42,12 @@ class Ecosystem:
 
     def announce(self, events: Sequence[Event]) -> None:
         """Tells events that no log holds: here, and on other nodes."""
-        self.tell(events)
+        self.broadcast(events)
         if self.elsewhere is not None:
             self.elsewhere(events)
 
-    def tell(self, events: Sequence[Event]) -> None:
-        self._peers.tell(events)
+    def broadcast(self, events: Sequence[Event]) -> None:
+        self._peers.broadcast(events)
         for event in events:
             for react in self._reactions.get(type(event.data), ()):
                 react(event)

@@ -46,12 +46,12 @@ def conceal(secret: str) -> None:
         concealed.add(secret)
 
 
-def conceal_here(secret: str) -> None:
+def mask_in_logs(secret: str) -> None:
     """Redacts a secret from the entries of this task and of those that it starts from now on."""
     _concealed_here.set((*_concealed_here.get(), secret))
 
 
-def secrets_here() -> frozenset[str]:
+def masked_secrets() -> frozenset[str]:
     """Returns the secrets that are redacted from an entry which is made now."""
     return frozenset((*concealed, *_concealed_here.get()))
 

@@ -27,7 +27,7 @@ from agentvm.model.ids import (
     TenantId,
     UserId,
 )
-from agentvm.model.node import NodeReport
+from agentvm.model.node import NodeReport, TurnScope
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.session import Session
@@ -36,11 +36,11 @@ from agentvm.observability.monitor import Monitor
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.channel import Channel, Closing
+from agentvm.runtime.housekeeping import stop_turns
 from agentvm.runtime.invocation import Approve, Invoker
 from agentvm.runtime.outbox_reader import OutboxReader
 from agentvm.runtime.policy import layers_of
 from agentvm.runtime.runtime import Runtime
-from agentvm.runtime.tasks import open_tasks
 from agentvm.schedules.clock import ScheduleClock
 from agentvm.schedules.starter import TurnStarter
 from agentvm.schedules.triggers import Triggers
@@ -54,6 +54,7 @@ from agentvm.sessions.upkeep import purge
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.cache import Cache
+from agentvm.sharing.underway import Underway
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.tenants.book import release
@@ -90,7 +91,7 @@ RECENT_ENTRIES_MS = 60_000
 RECENT_ENTRIES_MAX = 10_000
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
-"""Without authentication everybody is one tenant, and containers are told apart by their names."""
+"""Without authentication there is one tenant, and containers differ by name."""
 
 
 def system_clock() -> int:
@@ -99,7 +100,8 @@ def system_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One connection: who asks, and where replies and events go. `store` is limited to what its principal may reach."""
+    """One connection: the principal, and the channel for replies and events. `store` is limited to the containers of its
+    principal."""
 
     vm: "AgentVM"
     channel: Channel
@@ -122,7 +124,7 @@ class Peer:
         return self.vm.workspace(self.principal, store=self.store)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
-        """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
+        """Subscribes to the container; with `follow` also to all of its sessions, if the principal has the permission."""
         self.vm.runtime.broadcaster.join(self.channel, container_id, follow=follow and self.principal.may(LISTEN_PERMISSION))
 
     def joined(self) -> frozenset[ContainerId]:
@@ -135,10 +137,10 @@ class Peer:
     def listen(
         self, container_id: ContainerId, session_id: SessionId, after: int | None = None, deltas: bool | None = None
     ) -> tuple[SessionId, ...]:
-        """Subscribes to the session; returns the sessions that the peer hears, which is none without the permission.
+        """Subscribes to the session; returns the subscribed sessions, none without the permission.
 
-        Many commands subscribe, and few of them need the permission to read what is said. So it is looked at here, where
-        none can forget it: who may only send gets the replies to its commands.
+        Many commands subscribe, and few of them need the permission to read messages. So it is looked at here, where none can
+        forget it: who may only send gets the replies to its commands.
         """
         self.join(container_id)
         if not self.principal.may(LISTEN_PERMISSION):
@@ -196,6 +198,8 @@ class AgentVM:
         default_factory=lambda: Cache(RECENT_ENTRIES_MAX, age_ms=RECENT_ENTRIES_MS)
     )
     """Recent entries of refusals and of reading in the audit log, by tenant, actor and action."""
+    answering: Underway = field(default_factory=Underway)
+    """The waits whose answers are being stored."""
     exporting: ByteBudget = field(default_factory=export_budget)
     schedules: ScheduleClock = field(init=False)
     triggers: Triggers = field(init=False)
@@ -234,7 +238,7 @@ class AgentVM:
     def report(self) -> NodeReport:
         """The report of this server for lists of nodes."""
         return NodeReport(
-            sockets=len(self.runtime.broadcaster.channels),
+            sockets=self.runtime.broadcaster.count_connected(),
             loop_lag_ms=round(self.monitor.sampler.lag * 1000),
             skew_ms=0 if self.membership is None else self.membership.skew_ms,
             hindrance=self.hindrance,
@@ -306,7 +310,7 @@ class AgentVM:
 
     async def run_schedules(self) -> None:
         """Begins the runs of schedules when they are due, until cancelled."""
-        await self.schedules.run(self.starter, self.runtime.tell, is_shared=self.membership is not None)
+        await self.schedules.run(self.starter, self.runtime.broadcast, is_shared=self.membership is not None)
 
     @contextmanager
     def connected(self, principal: Principal) -> Iterator[None]:
@@ -338,11 +342,13 @@ class AgentVM:
             self.channels.changed()
 
     async def stop_turns(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
-        """Ends the turns of those for whom nothing is to be done any more: in these containers, or all of the tenant."""
-        async with open_tasks() as tasks:
-            for agent in self.runtime.roster:
-                if agent.tenant_id == tenant_id and (containers is None or agent.container_id in containers):
-                    tasks.start_soon(self.runtime.stop_agent, agent)
+        """Ends the turns of principals without rights: in these containers, or all of the tenant."""
+        await stop_turns(self.runtime, TurnScope(tenant_id=tenant_id, container_ids=containers))
+
+    async def stop_turns_everywhere(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
+        """The same on all nodes."""
+        await self.runtime.stop_elsewhere(TurnScope(tenant_id=tenant_id, container_ids=containers))
+        await self.stop_turns(tenant_id, containers)
 
     async def collect(self) -> None:
         """Deletes expired and unreferenced content, until cancelled."""
@@ -360,7 +366,7 @@ class AgentVM:
             await anyio.sleep(COLLECT_SECONDS)
 
     def _forget_purged(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """Drops a purged session from memory; one whose agent is being stopped is dropped after its listeners heard the end."""
+        """Drops a purged session from memory; one whose agent is being stopped after its subscribers have received the end."""
         if self.runtime.broadcaster.is_heard(tenant_id, session_id) and any(
             (agent.tenant_id, agent.session_id) == (tenant_id, session_id) for agent in self.runtime.roster
         ):

@@ -53,7 +53,7 @@ from agentvm.tools.builtin.wake_me import WakeMe
 from agentvm.tools.builtin.web_fetch import WebFetch
 from agentvm.tools.builtin.web_search import WebSearch, search_rules
 from agentvm.tools.from_spec import ToolFactory
-from agentvm.tools.mcp.consent import CALLBACK
+from agentvm.tools.mcp.consent import CALLBACK, CLIENT
 from agentvm.tools.mcp.credentials import SealedCredentials
 from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import OAuthSettings
@@ -230,7 +230,7 @@ async def open_tools(
     tools += [_code_tool(RunCode(spec=spec, engine=engine, jobs=jobs)) for spec, engine in CODE_TOOLS]
     grants = SecretGrants(store=services.tenancy.store, vault=services.tenancy.vault)
     pool = await stack.enter_async_context(McpPool())
-    programs = ServerPrograms(tiers=jobs.tiers, resources=resources, grants=grants)
+    programs = ServerPrograms(jobs=jobs, resources=resources, grants=grants)
     mcp = make_servers(settings, http=http, pool=pool, programs=programs, oauth=_mcp_sign_in(services, clock))
     factory = ToolFactory(http=http, jobs=jobs, grants=grants, mcp=mcp)
     return ServerTools((*tools, *map(as_tool, own_tools)), make=factory.make), ToolSets(http=http, mcp=mcp)
@@ -238,18 +238,22 @@ async def open_tools(
 
 def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
     tenancy, config = services.tenancy, services.settings.config
-    address = config.system.public_url or f"http://localhost:{config.system.port}"
+    address = (config.system.public_url or f"http://localhost:{config.system.port}").rstrip("/")
     return OAuthSettings(
         credentials=SealedCredentials(store=tenancy.store, vault=tenancy.vault, clock=clock),
-        redirect_uri=f"{address.rstrip('/')}{CALLBACK}",
+        redirect_uri=f"{address}{CALLBACK}",
+        # Authorization servers fetch it, so it must be public.
+        client_metadata_url=f"{address}{CLIENT}" if address.startswith("https://") else None,
         clock=lambda: clock() / 1000,
         anonymous=not config.authenticates,
     )
 
 
-def _code_tool(made: RunCode) -> Tool:
-    tool = replace(tool_of(made), within=lambda sandbox: _code_tool(made.within(sandbox)), why_missing=made.why_missing)
-    return replace(tool, beside=programs_text) if made.runs_programs else tool
+def _code_tool(run_code: RunCode) -> Tool:
+    tool = replace(
+        tool_of(run_code), within=lambda sandbox: _code_tool(run_code.within(sandbox)), why_missing=run_code.why_missing
+    )
+    return replace(tool, beside=programs_text) if run_code.runs_programs else tool
 
 
 def _database_file(config: ServerConfig) -> Path | None:
@@ -275,7 +279,7 @@ async def open_monitored_runtime(
     settings = services.settings
     monitor = Monitor(
         clock=clock,
-        known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
+        is_known=known_models(services.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
         tools=lambda: tools.names(None),
         database=_database_file(settings.config),
     )
@@ -302,7 +306,7 @@ async def open_monitored_runtime(
         )
     )
     background.compactor.weigh = runtime.histories.weigh
-    monitor.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
+    monitor.watch(runtime, store, runtime.broadcaster.count_connected)
     if telemetry is not None:
         await _run_telemetry(telemetry, runtime, monitor, stack)
     return runtime, monitor
@@ -326,7 +330,7 @@ async def _open_telemetry(
             open_telemetry(
                 otel,
                 clock=clock,
-                known=monitor.metrics.known,
+                is_known=monitor.metrics.known,
                 tools=lambda: tools.names(None),
                 driver_of=lambda provider: settings.config.driver_of(provider),
             )
@@ -358,9 +362,9 @@ async def open_webhooks(services: Services, store: Store, clock: Clock, stack: A
     return WebhookSender(store, services.tenancy.vault, http, clock)
 
 
-def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:
-    """Returns the eraser of deleted data, and connects it with the deletion of people."""
-    eraser = Eraser(tenancy.store, stop, runtime.forget_session)
+def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop, stop_everywhere: Stop) -> Eraser:
+    """Returns the eraser of deleted data, and connects it with the deletion of people, of which every node hears."""
+    eraser = Eraser(tenancy.store, stop_everywhere, runtime.forget_session)
     tenancy.people.stop, tenancy.people.erase = stop, eraser.wake
     return eraser
 
@@ -375,7 +379,7 @@ def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: R
 
 
 def open_background(services: Services, store: Store, clock: Clock, new_id: NewId) -> BackgroundWork:
-    """Returns the background work: titles, summaries, and the upkeep of the search."""
+    """Returns the background work: titles, memories, summaries, and the upkeep of the search."""
     return BackgroundWork(
         store,
         clock,

@@ -1,7 +1,7 @@
 """Image builder — resolves the references of a definition and a config once, and freezes the result.
 
 The result is kept with the image, together with the lock: the versions that it was built from. A resource that changes later
-does not change an image until somebody upgrades it.
+does not change an image until the image is upgraded.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

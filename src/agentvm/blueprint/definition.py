@@ -99,6 +99,6 @@ def _check(definition: Definition) -> None:
     check_size(definition)
 
 
-def _check_same(known: Definition, definition: Definition) -> None:
-    if snapshot_of(known)[0] != snapshot_of(definition)[0]:
+def _check_same(registered: Definition, definition: Definition) -> None:
+    if snapshot_of(registered)[0] != snapshot_of(definition)[0]:
         raise DefinitionConflict(f"A different definition named {definition.name!r} is already registered; choose another name")

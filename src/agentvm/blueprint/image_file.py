@@ -1,24 +1,35 @@
-"""Image file — an image in one file for another server: what it was built from, its snapshot, and its locked resources. Pure.
+"""Image file — an image in one file for another server: its source, its snapshot, and its locked resources. Pure.
 
 A gzipped tar as of resources, with `image.json` besides, and with the documents of the collections that it searches (format 2).
 There are no secrets in it: an image names them and has none. The file says how the image answers, twice: as the source with its
-resources, and as the snapshot that these gave. A server that loads it builds the image anew from the first, with every check of
-a build, and compares the result with the second.
+resources, and as the snapshot that these gave. A server that loads it rebuilds the image from the first, with every check of a
+build, and compares the result with the second.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from agentvm.errors import InvalidInput, shorten
+from agentvm.errors import InvalidInput
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
-from agentvm.model.collection import DOCUMENT_MAX_BYTES, CollectionReference, DocumentName, is_document_name
+from agentvm.model.collection import DOCUMENT_MAX_BYTES
 from agentvm.model.definition import Definition, Rendered, snapshot_of
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import canonical, digest_of
-from agentvm.resources.archive import BUNDLE_MAX_BYTES, Bundle, blob_file, bundle_files, pack, read_bundle, read_json, unpack
+from agentvm.resources.archive import (
+    BUNDLE_MAX_BYTES,
+    Bundle,
+    FileCollection,
+    blob_file,
+    bundle_files,
+    check_documents,
+    pack,
+    read_bundle,
+    read_json,
+    unpack,
+)
 
 IMAGE_FORMATS: Final = (1, 2)
 """An image without collections has the first, which older servers read."""
@@ -32,23 +43,6 @@ class FileLock(Record, forbid_unknown_fields=True):
     written: str
     uri: str
     digest: str
-
-
-class FileDocument(Record, forbid_unknown_fields=True):
-    """A document of a collection. Its bytes are a blob of the file."""
-
-    document: DocumentName
-    digest: str
-    size: Annotated[int, msgspec.Meta(ge=1, le=DOCUMENT_MAX_BYTES)]
-    title: str | None = None
-    media_type: str | None = None
-
-
-class FileCollection(Record, forbid_unknown_fields=True):
-    """A revision of a collection that the image searches, such as `handbook@12`."""
-
-    reference: CollectionReference
-    documents: tuple[FileDocument, ...]
 
 
 class ImageManifest(Record, forbid_unknown_fields=True):
@@ -82,7 +76,7 @@ def manifest_of(image: Image, collections: Sequence[FileCollection] = ()) -> Ima
         digest=image.digest,
         definition=image.definition,
         source=image.source or _source_of(image.definition),
-        config=msgspec.structs.replace(image.config, api_key=None, has_api_key=False),
+        config=msgspec.structs.replace(image.config, api_key=None),
         lock=tuple(locks),
         collections=tuple(collections),
     )
@@ -99,7 +93,7 @@ def write_image_file(manifest: ImageManifest, resources: Bundle | None, document
 
 
 def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
-    """Reads a file of anybody; `InvalidInput` and its siblings for one that is not whole. May take a while: use a thread.
+    """Reads an untrusted file; `InvalidInput` and its siblings for one that is not complete. May take a while: use a thread.
 
     The blobs of the bundle have the documents of collections as well.
     """
@@ -110,12 +104,11 @@ def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
     manifest = _manifest(read_json(body, IMAGE_MANIFEST))
     if manifest.seal != seal_of(manifest) or manifest.digest != snapshot_of(manifest.definition)[0]:
         raise InvalidInput("The file of the image was altered: its content does not have the digest that it states")
-    documents = [document for one in manifest.collections for document in one.documents]
-    resources = read_bundle(files, [document.digest for document in documents]) if files else None
-    blobs = {} if resources is None else resources.blobs
-    for document in documents:
-        if len(blobs.get(document.digest, b"")) != document.size or not is_document_name(document.document):
-            raise InvalidInput(f"The file of the image was altered: the document {shorten(document.document)} is not in it")
+    documents = [document.digest for one in manifest.collections for document in one.documents]
+    resources = read_bundle(files, documents) if files else None
+    if resources is not None and resources.collections:
+        raise InvalidInput(f"The file of the image was altered: its collections stand in {IMAGE_MANIFEST} alone")
+    check_documents(manifest.collections, {} if resources is None else resources.blobs)
     here = {} if resources is None else {entry.uri: entry.digest for entry in resources.entries}
     for lock in manifest.lock:
         if here.get(lock.uri) != lock.digest:
@@ -123,9 +116,9 @@ def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
     return manifest, resources
 
 
-def differences(wanted: Definition, built: Definition) -> list[str]:
+def differences(expected: Definition, built: Definition) -> list[str]:
     """Returns the members in which two snapshots behave otherwise. The names of equal resources do not count."""
-    before, after = _behaviour(wanted), _behaviour(built)
+    before, after = _behaviour(expected), _behaviour(built)
     return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
 
@@ -139,16 +132,42 @@ def _source_of(definition: Definition) -> Definition:
 
 
 def _behaviour(definition: Definition) -> dict[str, Any]:
-    """Returns a snapshot without the URIs of its resources: a server has its own owners and numbers for the same content."""
+    """Returns a snapshot without the URIs of its resources: a server has its own owners and numbers for the same content.
+
+    Its agents are numbered as they are mentioned, by those before them.
+    """
+    agents = (definition.rendered or Rendered()).agents
+    mentioned: list[str] = []
+    behaviour = _own_behaviour(msgspec.structs.replace(definition, name=""), mentioned)
+    called: list[dict[str, Any] | None] = []
+    while len(called) < len(mentioned):
+        agent = agents.get(mentioned[len(called)])
+        called.append(None if agent is None else _own_behaviour(agent, mentioned))
+    return {**behaviour, "agents": called}
+
+
+def _own_behaviour(definition: Definition, mentioned: list[str]) -> dict[str, Any]:
     rendered = definition.rendered or Rendered()
     parts = {
-        "tools": [_anonymous(spec) for spec in rendered.tools],
+        "tools": [_anonymous(_numbered(spec, mentioned)) for spec in rendered.tools],
         "sandbox": None if rendered.sandbox is None else _anonymous(rendered.sandbox),
         "knowledge": [_anonymous(spec) for spec in rendered.knowledge],
         "skills": [_anonymous(spec) for spec in rendered.skills],
+        "handoffs": [_number(uri, mentioned) for uri in rendered.handoffs],
     }
-    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(definition, rendered=None, name=""))
+    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(definition, rendered=None))
     return {**plain, "rendered": parts}
+
+
+def _numbered(spec: dict[str, object], mentioned: list[str]) -> dict[str, object]:
+    """Returns a tool that names the agent that it calls by its number."""
+    return {**spec, "entry": _number(str(spec.get("entry")), mentioned)} if spec.get("runtime") == "agent" else spec
+
+
+def _number(uri: str, mentioned: list[str]) -> int:
+    if uri not in mentioned:
+        mentioned.append(uri)
+    return mentioned.index(uri)
 
 
 def _anonymous(spec: dict[str, object]) -> dict[str, object]:

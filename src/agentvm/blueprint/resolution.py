@@ -149,9 +149,9 @@ class Resolution:
         )
 
     def _named(self, merged: Definition, tools: Names, rendered: Rendered) -> Names | None:
-        """Returns the names of the snapshot. Whoever names knowledge wants it searched, and skills read: the build adds the
-        tools, and only the build, so that an older image gains none by an upgrade of the server.
-        """
+        """Returns the names of tools in the snapshot. An agent with knowledge gets the tool to search it, one with skills the
+        tool to read them. The build adds these tools, and only the build, so that an older image gains none by an upgrade of
+        the server."""
         conditional = ((SEARCH_KNOWLEDGE, rendered.knowledge), (LOAD_SKILL, rendered.skills))
         added = [name for name, named in conditional if named and name in self._builder.tools]
         if not added:

@@ -1,4 +1,4 @@
-"""Sandbox files — binary files of sandboxes, put into the image as text files are: it runs what it was built with."""
+"""Sandbox files — binary files of sandboxes, put into the image as text files are: it runs the files that it was built with."""
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping

@@ -97,7 +97,7 @@ class Templates:
                 search = None if page.next is None else replace(search, after=page.next)
 
     async def _latest(self, resource: Resource) -> Definition | None:
-        """Returns None when all versions are withdrawn, or the resource was deleted meanwhile."""
+        """Returns None when all versions are withdrawn, or the resource was deleted in the meantime."""
         store = self.resources.store.resources(self.tenant_id)
         version = latest_of((await store.history(resource.resource_id)).versions)
         if version is None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal
 
-from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.gateways.words import Words, wait_text
 
 AnswerState = Literal["open", "waits", "ended"]
@@ -25,7 +25,7 @@ class Answer:
 
     def add(self, part: TurnPart) -> None:
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 self._say(text)
             case CallMade():
                 # The next words are another message of the model.

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import anyio
 import msgspec
 
-from agentvm.errors.channel import PlatformFailed
+from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
 from agentvm.model.channel import HookAnswer, PlatformHook
 from agentvm.model.ids import Clock
@@ -19,13 +20,14 @@ FILE_MAX_BYTES = 20 * 1024 * 1024
 """Bytes of a file of a chat that are fetched."""
 
 
+UNKNOWN_TYPE = "application/octet-stream"
+NO_HOOK = "The platform cannot call this channel: the server does not know its own address"
+HOOK_REMEDY = "Set system.publicUrl to the address at which the platform reaches this server, with https"
+
+
 def setting(description: str) -> msgspec.Meta:
     """Declares a setting of an adapter, for forms and the documentation."""
     return msgspec.Meta(description=description, min_length=1)
-
-
-NO_HOOK = "The platform cannot call this channel: the server does not know its own address"
-HOOK_REMEDY = "Set system.publicUrl to the address at which the platform reaches this server, with https"
 
 
 def secret(description: str) -> msgspec.Meta:
@@ -40,22 +42,23 @@ class ChatSender(Record):
     name: str = ""
 
 
-class HeardFile(Record):
+class InboundFile(Record):
     """A file of a message that is not fetched yet; `place` is for the adapter."""
 
     place: dict[str, str]
-    media_type: str = "application/octet-stream"
+    media_type: str = UNKNOWN_TYPE
     name: str | None = None
 
 
-class HeardMessage(Record):
-    """A message of a chat for the agent. `key` is the platform's id of it; `reply` is what the adapter needs to answer it."""
+class InboundMessage(Record):
+    """A message of a chat for the agent. `key` is the platform's id of it; `reply` has the facts that the adapter needs to
+    answer."""
 
     key: str
     chat: str
     sender: ChatSender
     text: str = ""
-    files: tuple[HeardFile, ...] = ()
+    files: tuple[InboundFile, ...] = ()
     is_group: bool = False
     reply: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -106,7 +109,7 @@ class AdapterParts:
 class MessageListener(Protocol):
     """The host, as an adapter knows it."""
 
-    async def hear(self, message: HeardMessage) -> None:
+    async def receive(self, message: InboundMessage) -> None:
         """Stores a message, once however often it comes. Returns when it cannot be lost any more."""
         ...
 
@@ -124,14 +127,17 @@ class ChannelAdapter(Protocol):
     settings: ClassVar[type[Record]]
     text_max: ClassVar[int]
     """Size of one message."""
-    update_seconds: ClassVar[float | None]
-    """Least time between two updates of an answer that is being written; None: only finished pieces are sent."""
 
     def __init__(self, parts: AdapterParts) -> None: ...
 
     @property
+    def update_seconds(self) -> float | None:
+        """Least time between two updates of an answer that is being written; None: only finished pieces are sent."""
+        return None
+
+    @property
     def hook(self) -> str | None:
-        """The address that the platform calls to tell its messages; None for an adapter that connects by itself."""
+        """The address to which the platform sends messages; None for an adapter that connects to the platform."""
         return None
 
     @staticmethod
@@ -139,8 +145,15 @@ class ChannelAdapter(Protocol):
         """Returns the size of a text as the platform counts it."""
         return len(text.encode("utf-8", "surrogatepass"))
 
+    async def wait_for_hooks(self, host: MessageListener) -> None:
+        """Stays until it is cancelled: the platform calls. `PlatformRefused` when the server knows no address of its own."""
+        if self.hook is None:
+            raise PlatformRefused(NO_HOOK, HOOK_REMEDY)
+        host.connected()
+        await anyio.sleep_forever()
+
     async def run(self, host: MessageListener) -> None:
-        """Stays connected. `PlatformFailed` when that is over, `PlatformRefused` when somebody has to change something."""
+        """Stays connected. `PlatformFailed` when that is over, `PlatformRefused` when the settings have to change."""
         ...
 
     async def take_hook(self, hook: PlatformHook, host: MessageListener) -> HookAnswer | None:
@@ -154,6 +167,6 @@ class ChannelAdapter(Protocol):
         """Sends a piece, or its new text; the same piece again has no other effect. `PlatformFailed` if it was not taken."""
         ...
 
-    async def fetch(self, file: HeardFile) -> FetchedFile:
+    async def fetch(self, file: InboundFile) -> FetchedFile:
         """Returns a file of a message."""
         raise PlatformFailed("This platform has no files", permanent=True)

@@ -1,6 +1,6 @@
 """Platform calls — requests to the HTTP interfaces of platforms, over the checked transport, and checked sockets."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,20 +11,26 @@ import msgspec
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from agentvm.channels.base import FILE_MAX_BYTES
+from agentvm.channels.base import FILE_MAX_BYTES, UNKNOWN_TYPE, FetchedFile, InboundFile
 from agentvm.errors import ToolFailed
 from agentvm.errors.channel import PlatformFailed
+from agentvm.model.ids import Clock
 from agentvm.tools.safe_http import Outgoing, SafeHttp, check_url
 
 REPLY_MAX_BYTES = 4 * 1024 * 1024
 FRAME_MAX_BYTES = 1024 * 1024
 FRAMES_MAX = 4
-"""Frames of a socket that wait to be read. Times their size, it is what a platform can make this server hold for a channel."""
+"""Frames of a socket that wait to be read. Their number times their size bounds the memory that a platform can take for a
+channel."""
 CALL_SECONDS = 30.0
 OPEN_SECONDS = 20.0
 CLOSE_SECONDS = 2.0
+EXPIRY_MS = 60_000
+"""A token or an address that ends within this time is not used any more."""
+_NO_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""The errors of decoding a text that is not JSON, is not Unicode, or is nested too deeply."""
 _NO_SOCKET = "The platform names no address of a WebSocket"
-_NOT_PLAIN = "is asked with TLS only, because of the secrets; the operator can allow others by tools.network.allow"
+_NOT_PLAIN = "is only called over TLS, because of the secrets; the operator can allow other addresses with tools.network.allow"
 
 
 async def call_json(
@@ -52,9 +58,17 @@ async def call_json(
         raise PlatformFailed(str(error)) from None
     try:
         reply: dict[str, Any] = msgspec.json.decode(fetched.body, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except _NO_JSON:
         raise PlatformFailed(f"{request.url.host} answered {fetched.status} without JSON") from None
     return fetched.status, reply
+
+
+async def fetch_file(http: SafeHttp, url: str, file: InboundFile, headers: Mapping[str, str] | None = None) -> FetchedFile:
+    """Returns a file of a message, of the type that the platform names, or else of the one that the message named."""
+    content, media_type = await download(http, url, headers)
+    return FetchedFile(
+        content=content, media_type=file.media_type if media_type == UNKNOWN_TYPE else media_type, name=file.name
+    )
 
 
 async def download(http: SafeHttp, url: str, headers: Mapping[str, str] | None = None) -> tuple[bytes, str]:
@@ -68,7 +82,7 @@ async def download(http: SafeHttp, url: str, headers: Mapping[str, str] | None =
         raise PlatformFailed(str(error)) from None
     if fetched.status != 200:
         raise PlatformFailed(f"{request.url.host} answered {fetched.status} instead of a file", permanent=True)
-    return fetched.body, fetched.media_type or "application/octet-stream"
+    return fetched.body, fetched.media_type or UNKNOWN_TYPE
 
 
 def _parsed(http: SafeHttp, text: str, *, has_secrets: bool = True) -> httpx2.URL:
@@ -76,7 +90,7 @@ def _parsed(http: SafeHttp, text: str, *, has_secrets: bool = True) -> httpx2.UR
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError):
-        raise PlatformFailed("The address of the platform is none: correct the setting address") from None
+        raise PlatformFailed("The address of the platform is not valid: correct the setting address") from None
     check_url(url)
     if has_secrets and url.scheme != "https" and not http.allows_plain(url):
         raise PlatformFailed(f"{url.host} {_NOT_PLAIN}")
@@ -125,11 +139,29 @@ async def _checked(http: SafeHttp, host: str, port: int) -> tuple[object, ...]:
         raise PlatformFailed(f"{host} has no address") from None
 
 
+class AccessToken:
+    """A token of a platform, asked for again before it ends. `ask` returns a new one and its seconds."""
+
+    def __init__(self, clock: Clock, ask: Callable[[], Awaitable[tuple[str, int]]]) -> None:
+        self._clock, self._ask = clock, ask
+        self._token, self._ends_at = "", 0
+
+    async def get(self) -> str:
+        if self._clock() + EXPIRY_MS >= self._ends_at:
+            self._token, seconds = await self._ask()
+            self._ends_at = self._clock() + seconds * 1000
+        return self._token
+
+    def drop(self) -> None:
+        """Forgets a token that the platform takes no more."""
+        self._ends_at = 0
+
+
 def read_object(frame: str | bytes) -> dict[str, Any] | None:
     """Returns a frame as a JSON object; None for one that is no such thing, which is ignored."""
     try:
         decoded: dict[str, Any] = msgspec.json.decode(frame, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except _NO_JSON:
         return None
     return decoded
 

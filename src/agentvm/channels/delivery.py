@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from agentvm.channels.answer import Answer, split
-from agentvm.channels.base import ChannelAdapter, ChatReply, HeardFile, HeardMessage, Piece
+from agentvm.channels.base import ChannelAdapter, ChatReply, InboundFile, InboundMessage, Piece
 from agentvm.errors import AgentNotFound, AgentVMError, NotFound, ShuttingDown, StoreFailed
 from agentvm.errors.channel import PlatformFailed
 from agentvm.gateways.talk import SentTurn, Talk
@@ -26,7 +26,7 @@ from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.attachment import AttachmentUpload
 from agentvm.operations.attachment import operation as attachments
 from agentvm.operations.context import HttpDetails
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.text_answer import answer_open_question, answer_open_waits, parse_answer
 from agentvm.protocol.records import AttachmentRecord
@@ -40,11 +40,11 @@ GATEWAY = "channel"
 """The gateway of the aliases that lead from chats to sessions."""
 _UPLOAD = next(row for row in attachments.rows if row.request is AttachmentUpload)
 _BASE = "base"
-_decode = msgspec.json.Decoder(HeardMessage).decode
+_decode = msgspec.json.Decoder(InboundMessage).decode
 
 
 class MessageDelivery:
-    """The way of one message. `parked` is called with whether the turn waits for somebody, which takes as long as it takes."""
+    """The way of one message. `parked` is called with whether the turn waits for an answer, which takes as long as it takes."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class MessageDelivery:
 
     async def _begin(self) -> None:
         try:
-            await self._carry_out()
+            await self._execute()
         except (PlatformFailed, ShuttingDown, StoreFailed):
             raise
         except AgentVMError as error:
@@ -97,7 +97,7 @@ class MessageDelivery:
             logger.info("channel_message_refused", channel=self._channel.name, code=error.code)
             await self.save(answer=error_text(self._words, error))
 
-    async def _carry_out(self) -> None:
+    async def _execute(self) -> None:
         container_id, alias = self.message.container_id, self._alias()
         match self._heard.text.strip().lower():
             case "/help" | "/start":
@@ -109,7 +109,7 @@ class MessageDelivery:
                 await self._stop(alias)
             case _:
                 image = await self._talk.agent(self._channel.agent, container_id)
-                await self._say(await self._talk.open(image.image_id, alias))
+                await self._send(await self._talk.open(image.image_id, alias))
 
     def _alias(self) -> Alias:
         # With another agent a chat begins anew.
@@ -124,18 +124,18 @@ class MessageDelivery:
                 pass  # Nothing runs.
         await self.save(answer=self._words.stopped)
 
-    async def _say(self, session: Session) -> None:
+    async def _send(self, session: Session) -> None:
         key = f"channel:{self._channel.channel_id}:{self.message.message_key}"[:200]
         if not self._heard.files and await self._answer_wait(session, key):
-            # The turn goes on, and so does the delivery of the message that began it.
+            # The turn continues, and so does the delivery of the message that began it.
             return
         content = await self._content()
         await self._adapter.begin(self._reply)
-        sent = await self._talk.say(session.session_id, content, key=key)
+        sent = await self._talk.send(session.session_id, content, key=key)
         await self.save(session_id=sent.session_id, turn_id=sent.turn_id, cursor=sent.cursor)
 
     async def _answer_wait(self, session: Session, key: str) -> bool:
-        """Answers the oldest call of the chat that waits, once however often the message comes; False if there is none."""
+        """Answers the oldest waiting call of the chat, once even if the message is repeated; False if there is none."""
         text, place = self._heard.text, (session.container_id, session.session_id)
         words, turn_id = parse_answer(answer_word(text) or ""), None
         with self._talk.context() as context:
@@ -156,7 +156,7 @@ class MessageDelivery:
             parts.append(await self._attach(file))
         return tuple(parts)
 
-    async def _attach(self, file: HeardFile) -> UserPart:
+    async def _attach(self, file: InboundFile) -> UserPart:
         try:
             fetched = await self._adapter.fetch(file)
         except PlatformFailed as error:
@@ -164,7 +164,7 @@ class MessageDelivery:
         with self._talk.context() as context:
             context.http = HttpDetails(file=io.BytesIO(fetched.content), content_type=fetched.media_type)
             upload = AttachmentUpload(container_id=self.message.container_id, name=fetched.name)
-            reply = await carry_out(_UPLOAD, context, upload)
+            reply = await execute(_UPLOAD, context, upload)
             record = reply.content if isinstance(reply, HttpReply) else reply
         assert isinstance(record, AttachmentRecord)
         reference = record.attachment
@@ -206,7 +206,7 @@ class MessageDelivery:
         self._change()
 
     async def _stream(self) -> None:
-        """Shows the answer as it grows, until it is over or waits for somebody."""
+        """Shows the answer as it grows, until it is over or waits for an answer."""
         seconds, shown = self._adapter.update_seconds, ""
         while self._answer.is_open():
             if seconds is None or self._answer.text.strip() == shown:

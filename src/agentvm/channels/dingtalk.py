@@ -1,8 +1,10 @@
 """DingTalk — a bot of DingTalk (钉钉) in stream mode: a WebSocket that a ticket opens, JSON frames, each acknowledged.
 
 Answers go to the webhook of the conversation that comes with a message, or to the bot's own interface when that has expired.
+With a template they are AI cards instead, which are written while they grow.
 """
 
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote_plus
 
@@ -17,14 +19,14 @@ from agentvm.channels.base import (
     ChatReply,
     ChatSender,
     FetchedFile,
-    HeardFile,
-    HeardMessage,
+    InboundFile,
+    InboundMessage,
     MessageListener,
     Piece,
     secret,
     setting,
 )
-from agentvm.channels.calls import call_json, download, open_socket, read_object, text_of
+from agentvm.channels.calls import EXPIRY_MS, AccessToken, call_json, fetch_file, open_socket, read_object, text_of
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
 from agentvm.runtime.tasks import open_tasks
@@ -32,18 +34,21 @@ from agentvm.version import VERSION
 
 PING_SECONDS = 60.0
 PONG_SECONDS = 30.0
+CARD_SECONDS = 0.8
 TOPIC = "/v1.0/im/bot/messages/get"
 TITLE_MAX = 40
-EXPIRY_MS = 60_000
-"""A webhook or a token that ends within this time is not used any more."""
 _GROUP = "2"
 _TOO_FAST = frozenset({130101, 410100})
+_WRITING, _FINISHED = "2", "3"
+"""States of an AI card; it begins with the state 1."""
 
 
 class DingTalkSettings(Record):
     client_id: Annotated[str, setting("The Client ID of the app that has the bot.")]
     client_secret: Annotated[str, secret("The Client Secret of the app.")]
     address: Annotated[str, setting("The address of the open interface.")] = "https://api.dingtalk.com"
+    card_template: Annotated[str, setting("Shows answers while they grow: the ID of an AI card template.")] | None = None
+    card_key: Annotated[str, setting("The variable of the template that has the text.")] = "msgContent"
 
 
 class DingTalk(ChannelAdapter):
@@ -54,12 +59,16 @@ class DingTalk(ChannelAdapter):
     description: ClassVar[str] = "A bot of DingTalk in stream mode."
     settings: ClassVar[type[Record]] = DingTalkSettings
     text_max: ClassVar[int] = 15_000
-    update_seconds: ClassVar[float | None] = None
 
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._clock, self._secret = parts.http, parts.clock, parts.secrets["clientSecret"]
         self._client_id, self._address = parts.settings.client_id, parts.settings.address.rstrip("/")
-        self._token: tuple[str, int] = ("", 0)
+        self._template, self._card_key = parts.settings.card_template, parts.settings.card_key
+        self._token = AccessToken(parts.clock, self._ask_token)
+
+    @property
+    def update_seconds(self) -> float | None:
+        return None if self._template is None else CARD_SECONDS
 
     async def run(self, host: MessageListener) -> None:
         endpoint, ticket = await self._open()
@@ -103,12 +112,67 @@ class DingTalk(ChannelAdapter):
                     await _acknowledge(socket, frame, text_of(frame, "data"))
                 case "CALLBACK" if topic == TOPIC:
                     if (heard := _parse(read_object(text_of(frame, "data")) or {})) is not None:
-                        await host.hear(heard)
+                        await host.receive(heard)
                     await _acknowledge(socket, frame, '{"response":null}')
                 case _:
                     pass  # A frame that was not subscribed to.
 
     async def write(self, reply: ChatReply, piece: Piece) -> None:
+        if self._template is not None and "markdown" not in reply.kept:
+            try:
+                return await self._write_card(self._template, reply, piece)
+            except PlatformFailed as error:
+                if not error.permanent:
+                    raise
+                # The app may not write cards, or the template is another: the answer is Markdown from here on.
+                await reply.keep(markdown=str(error))
+        if piece.is_final:
+            await self._write_markdown(reply, piece)
+
+    async def _write_card(self, template: str, reply: ChatReply, piece: Piece) -> None:
+        name = f"c{piece.index}"
+        card = sha256(f"{reply.key} {piece.index}".encode()).hexdigest()
+        if name not in reply.kept:
+            await self._deliver_card(template, reply, card)
+            await reply.keep(**{name: card})
+            await self._update_card(card, {"flowStatus": _WRITING})
+        body = {
+            "outTrackId": card,
+            "guid": sha256(f"{card} {piece.is_final} {piece.text}".encode()).hexdigest()[:40],
+            "key": self._card_key,
+            "content": piece.text,
+            "isFull": True,
+            "isFinalize": piece.is_final,
+            "isError": False,
+        }
+        await self._call("/v1.0/card/streaming", body, method="PUT")
+        if piece.is_final:
+            await self._update_card(card, {"flowStatus": _FINISHED, self._card_key: piece.text})
+
+    async def _deliver_card(self, template: str, reply: ChatReply, card: str) -> None:
+        group = reply.to.get("group")
+        place = f"IM_GROUP.{group}" if group else f"IM_ROBOT.{reply.to['user']}"
+        model: dict[str, Any] = (
+            {"imGroupOpenDeliverModel": {"robotCode": reply.to["robot"]}}
+            if group
+            else {"imRobotOpenDeliverModel": {"spaceType": "IM_ROBOT"}}
+        )
+        body = {
+            "cardTemplateId": template,
+            "outTrackId": card,
+            "cardData": {"cardParamMap": {"flowStatus": "1"}},
+            "callbackType": "STREAM",
+            "imGroupOpenSpaceModel": {"supportForward": True},
+            "imRobotOpenSpaceModel": {"supportForward": True},
+            "openSpaceId": f"dtv1.card//{place}",
+            **model,
+        }
+        await self._call("/v1.0/card/instances/createAndDeliver", body)
+
+    async def _update_card(self, card: str, values: dict[str, str]) -> None:
+        await self._call("/v1.0/card/instances", {"outTrackId": card, "cardData": {"cardParamMap": values}}, method="PUT")
+
+    async def _write_markdown(self, reply: ChatReply, piece: Piece) -> None:
         title = " ".join(piece.text.split())[:TITLE_MAX]
         if int(reply.to.get("until", "0")) > self._clock() + EXPIRY_MS:
             markdown = {"msgtype": "markdown", "markdown": {"title": title, "text": piece.text}}
@@ -128,34 +192,28 @@ class DingTalk(ChannelAdapter):
         else:
             await self._call("/v1.0/robot/oToMessages/batchSend", {**message, "userIds": [reply.to["user"]]})
 
-    async def fetch(self, file: HeardFile) -> FetchedFile:
+    async def fetch(self, file: InboundFile) -> FetchedFile:
         place = {"downloadCode": file.place["code"], "robotCode": file.place["robot"]}
         about = await self._call("/v1.0/robot/messageFiles/download", place)
-        content, media_type = await download(self._http, text_of(about, "downloadUrl"))
-        kind = file.media_type if media_type == "application/octet-stream" else media_type
-        return FetchedFile(content=content, media_type=kind, name=file.name)
+        return await fetch_file(self._http, text_of(about, "downloadUrl"), file)
 
-    async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        headers = {"x-acs-dingtalk-access-token": await self._access_token()}
-        status, reply = await call_json(self._http, "POST", f"{self._address}{path}", body, headers=headers)
+    async def _call(self, path: str, body: dict[str, Any], *, method: str = "POST") -> dict[str, Any]:
+        headers = {"x-acs-dingtalk-access-token": await self._token.get()}
+        status, reply = await call_json(self._http, method, f"{self._address}{path}", body, headers=headers)
         if status == 401:
-            self._token = ("", 0)
+            self._token.drop()
         if status != 200:
             about = text_of(reply, "message") or str(status)
             raise PlatformFailed(f"DingTalk: {about}", permanent=status in (400, 403, 404))
         return reply
 
-    async def _access_token(self) -> str:
-        token, ends_at = self._token
-        if self._clock() + EXPIRY_MS < ends_at:
-            return token
+    async def _ask_token(self) -> tuple[str, int]:
         body = {"appKey": self._client_id, "appSecret": self._secret}
         status, reply = await call_json(self._http, "POST", f"{self._address}/v1.0/oauth2/accessToken", body)
         seconds = reply.get("expireIn")
         if status != 200 or not isinstance(seconds, int):
             raise PlatformFailed(f"DingTalk gives no access token: {text_of(reply, 'message') or status}")
-        self._token = (text_of(reply, "accessToken"), self._clock() + seconds * 1000)
-        return self._token[0]
+        return text_of(reply, "accessToken"), seconds
 
 
 async def _stay_alive(socket: ClientConnection) -> None:
@@ -174,7 +232,7 @@ async def _acknowledge(socket: ClientConnection, frame: dict[str, Any], data: st
         await socket.send(msgspec.json.encode({"code": 200, "headers": headers, "message": "OK", "data": data}).decode())
 
 
-def _parse(message: dict[str, Any]) -> HeardMessage | None:
+def _parse(message: dict[str, Any]) -> InboundMessage | None:
     key, chat = text_of(message, "msgId"), text_of(message, "conversationId")
     sender = text_of(message, "senderStaffId") or text_of(message, "senderId")
     if not (key and chat and sender) or text_of(message, "senderId") == text_of(message, "chatbotUserId"):
@@ -195,7 +253,7 @@ def _parse(message: dict[str, Any]) -> HeardMessage | None:
         "user": sender,
         **({"group": chat} if is_group else {}),
     }
-    return HeardMessage(
+    return InboundMessage(
         key=key,
         chat=chat,
         sender=ChatSender(id=sender, name=text_of(message, "senderNick")),
@@ -206,6 +264,6 @@ def _parse(message: dict[str, Any]) -> HeardMessage | None:
     )
 
 
-def _file(code: str, name: str, robot: str) -> HeardFile:
+def _file(code: str, name: str, robot: str) -> InboundFile:
     media_type = "application/octet-stream" if name else "image/png"
-    return HeardFile(place={"code": code, "robot": robot}, media_type=media_type, name=name or "image.png")
+    return InboundFile(place={"code": code, "robot": robot}, media_type=media_type, name=name or "image.png")

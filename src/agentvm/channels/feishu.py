@@ -12,33 +12,30 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
 from agentvm.channels.base import (
-    HOOK_REMEDY,
-    NO_HOOK,
     AdapterParts,
     ChannelAdapter,
     ChatReply,
     ChatSender,
     FetchedFile,
-    HeardFile,
-    HeardMessage,
+    InboundFile,
+    InboundMessage,
     MessageListener,
     Piece,
     secret,
     setting,
 )
-from agentvm.channels.calls import call_json, download, open_socket, read_object, text_of
+from agentvm.channels.calls import AccessToken, call_json, fetch_file, open_socket, read_object, text_of
 from agentvm.channels.feishu_frame import CONTROL_CODE, DATA_CODE, FeishuFrame, decode_frame, encode_frame
 from agentvm.channels.feishu_hook import challenge_of, read_hook
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
 from agentvm.model.channel import HookAnswer, PlatformHook
+from agentvm.operations.pages import is_number
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sharing.cache import Cache
 
 PING_SECONDS = 90.0
 SEND_SECONDS = 10.0
-EXPIRY_MS = 60_000
-"""A token that ends within this time is not used any more."""
 PARTS_MAX = 64
 """Frames of one event that was too large for one."""
 EVENT_MAX_BYTES = 4 * 1024 * 1024
@@ -71,13 +68,13 @@ class Feishu(ChannelAdapter):
     description: ClassVar[str] = "A bot of Feishu or Lark, over its long connection or requests."
     settings: ClassVar[type[Record]] = FeishuSettings
     text_max: ClassVar[int] = 20_000
-    update_seconds: ClassVar[float | None] = 0.5
+    update_seconds = 0.5
 
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._clock, self._secret = parts.http, parts.clock, parts.secrets["appSecret"]
         self._app_id, self._address = parts.settings.app_id, parts.settings.address.rstrip("/")
         self._address_here, self._encrypt_key = parts.hook, parts.secrets.get("encryptKey")
-        self._token: tuple[str, int] = ("", 0)
+        self._token = AccessToken(parts.clock, self._ask_token)
         self._own_id = ""
         self._split: Cache[str, list[bytes | None]] = Cache(SPLIT_EVENTS_MAX, age_ms=SPLIT_EVENTS_MS)
         self._sequences: Cache[str, int] = Cache(1_000)
@@ -88,18 +85,15 @@ class Feishu(ChannelAdapter):
 
     async def run(self, host: MessageListener) -> None:
         if self._encrypt_key is not None:
-            if self._address_here is None:
-                raise PlatformRefused(NO_HOOK, HOOK_REMEDY)
             await self._learn_name()
-            host.connected()
-            await anyio.sleep_forever()
+            await self.wait_for_hooks(host)
         url = await self._endpoint()
         await self._learn_name()
         async with open_socket(self._http, url) as socket:
             host.connected()
             service = text_of({"id": (parse_qs(urlsplit(url).query).get("service_id") or [""])[0]}, "id")
             async with open_tasks() as tasks:
-                tasks.start_soon(_ping, socket, int(service) if service.isdigit() else 0)
+                tasks.start_soon(_ping, socket, int(service) if is_number(service) else 0)
                 async for raw in socket:
                     frame = decode_frame(raw) if isinstance(raw, bytes) else None
                     if frame is not None and frame.method == DATA_CODE:
@@ -113,7 +107,7 @@ class Feishu(ChannelAdapter):
         if challenge := challenge_of(event):
             return HookAnswer(content={"challenge": challenge})
         if (heard := self._parse(event)) is not None:
-            await host.hear(heard)
+            await host.receive(heard)
         return HookAnswer()
 
     async def _learn_name(self) -> None:
@@ -140,13 +134,13 @@ class Feishu(ChannelAdapter):
         if payload is None:
             return
         if frame.headers.get("type") == "event" and (heard := self._parse(read_object(payload) or {})) is not None:
-            await host.hear(heard)
+            await host.receive(heard)
         await _send(socket, _acknowledged(frame))
 
     def _combine(self, frame: FeishuFrame) -> bytes | None:
         """Returns the payload of an event once all its frames are there."""
         total, number = frame.headers.get("sum", "1"), frame.headers.get("seq", "0")
-        if not (total.isdigit() and number.isdigit()) or int(total) <= 1:
+        if not (is_number(total) and is_number(number)) or int(total) <= 1:
             return frame.payload
         if int(total) > PARTS_MAX or int(number) >= int(total):
             return None
@@ -165,7 +159,7 @@ class Feishu(ChannelAdapter):
         self._split.drop(key)
         return b"".join(whole)
 
-    def _parse(self, event: dict[str, Any]) -> HeardMessage | None:
+    def _parse(self, event: dict[str, Any]) -> InboundMessage | None:
         if text_of(event, "header", "event_type") != "im.message.receive_v1":
             return None
         body = event.get("event")
@@ -180,7 +174,7 @@ class Feishu(ChannelAdapter):
         if is_group and self._own_id not in named:
             return None
         content = read_object(text_of(message, "content")) or {}
-        return HeardMessage(
+        return InboundMessage(
             key=key,
             chat=chat,
             sender=ChatSender(id=sender),
@@ -233,37 +227,31 @@ class Feishu(ChannelAdapter):
         self._sequences.put(card, number)
         return number
 
-    async def fetch(self, file: HeardFile) -> FetchedFile:
+    async def fetch(self, file: InboundFile) -> FetchedFile:
         place = file.place
         path = f"/open-apis/im/v1/messages/{quote(place['message'], safe='')}/resources/{quote(place['key'], safe='')}"
-        headers = {"Authorization": f"Bearer {await self._access_token()}"}
-        content, media_type = await download(self._http, f"{self._address}{path}?type={place['type']}", headers)
-        kind = file.media_type if media_type == "application/octet-stream" else media_type
-        return FetchedFile(content=content, media_type=kind, name=file.name)
+        headers = {"Authorization": f"Bearer {await self._token.get()}"}
+        return await fetch_file(self._http, f"{self._address}{path}?type={place['type']}", file, headers)
 
     async def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {await self._access_token()}"}
+        headers = {"Authorization": f"Bearer {await self._token.get()}"}
         status, reply = await call_json(self._http, method, f"{self._address}{path}", body, headers=headers)
         code = reply.get("code")
         if code == 0:
             return reply
         if code in _TOKEN_OVER:
-            self._token = ("", 0)
+            self._token.drop()
         is_later = code in _BUSY or code in _TOKEN_OVER or status >= 500 or status == 429
         raise PlatformFailed(f"Feishu: {text_of(reply, 'msg')} ({code})", permanent=not is_later)
 
-    async def _access_token(self) -> str:
-        token, ends_at = self._token
-        if self._clock() + EXPIRY_MS < ends_at:
-            return token
+    async def _ask_token(self) -> tuple[str, int]:
         body = {"app_id": self._app_id, "app_secret": self._secret}
         url = f"{self._address}/open-apis/auth/v3/tenant_access_token/internal"
         _, reply = await call_json(self._http, "POST", url, body)
         seconds = reply.get("expire")
         if reply.get("code") != 0 or not isinstance(seconds, int):
             raise PlatformFailed(f"Feishu gives no access token: {text_of(reply, 'msg')}")
-        self._token = (text_of(reply, "tenant_access_token"), self._clock() + seconds * 1000)
-        return self._token[0]
+        return text_of(reply, "tenant_access_token"), seconds
 
 
 async def _ping(socket: ClientConnection, service: int) -> None:
@@ -297,12 +285,12 @@ def _text(content: dict[str, Any]) -> str:
     return "\n".join(filter(None, (text_of(content, "text"), text_of(content, "title"), *words)))
 
 
-def _files(content: dict[str, Any], message: str) -> tuple[HeardFile, ...]:
+def _files(content: dict[str, Any], message: str) -> tuple[InboundFile, ...]:
     if key := text_of(content, "image_key"):
-        return (HeardFile(place={"message": message, "key": key, "type": "image"}, media_type="image/png", name="image.png"),)
+        return (InboundFile(place={"message": message, "key": key, "type": "image"}, media_type="image/png", name="image.png"),)
     if key := text_of(content, "file_key"):
         place = {"message": message, "key": key, "type": "file"}
-        return (HeardFile(place=place, name=text_of(content, "file_name") or "file"),)
+        return (InboundFile(place=place, name=text_of(content, "file_name") or "file"),)
     return ()
 
 

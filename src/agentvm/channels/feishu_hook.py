@@ -1,7 +1,6 @@
 """Feishu hook — a request in which Feishu tells an event: signed and encrypted with the Encrypt Key of the app. Pure."""
 
 import base64
-import binascii
 import hmac
 from hashlib import sha256
 from typing import Any
@@ -12,7 +11,7 @@ from agentvm.channels.calls import read_object, text_of
 from agentvm.model.channel import PlatformHook
 
 WINDOW_SECONDS = 300
-"""Difference of the clocks that a signed request may show; an older one could be somebody's who has listened."""
+"""Maximum age of a signed request; an older one could be a replay."""
 _BLOCK_BYTES = 16
 _DIGITS_MAX = 12
 
@@ -20,7 +19,7 @@ _DIGITS_MAX = 12
 def read_hook(hook: PlatformHook, key: str, now_seconds: int) -> dict[str, Any] | None:
     """Returns the event of a request that knows the key; None for any other.
 
-    The question whether this is the right address is not signed: that it was encrypted with the key shows who asks.
+    The verification request for the address is not signed; being encrypted with the key authenticates it.
     """
     event = _opened(text_of(read_object(hook.body) or {}, "encrypt"), key)
     if event is None or challenge_of(event):
@@ -44,10 +43,10 @@ def _is_signed(hook: PlatformHook, key: str, now_seconds: int) -> bool:
 
 
 def _opened(text: str, key: str) -> dict[str, Any] | None:
-    """Opens AES-256-CBC whose first block is the nonce; None for what was not encrypted with the key."""
+    """Opens AES-256-CBC whose first block is the nonce; None for a text that was not encrypted with the key."""
     try:
         sealed = base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         return None
     if len(sealed) < 2 * _BLOCK_BYTES or len(sealed) % _BLOCK_BYTES:
         return None

@@ -1,6 +1,6 @@
 """Channel host — runs the enabled channels of all tenants, and follows their changes."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +10,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.channels.base import AdapterParts, ChannelAdapter
+from agentvm.channels.elsewhere import LeadingHost
 from agentvm.channels.registry import adapters, check_settings, describe, find_adapter
 from agentvm.channels.running import RETRY_MAX_SECONDS, RunningChannel
 from agentvm.cluster.membership import while_leading
@@ -34,6 +35,7 @@ logger = get_logger(__name__)
 
 CLUSTER_SECONDS = 5.0
 """Time between two looks at the channels in a cluster."""
+OFF, CONNECTING = ChannelStatus(state="off"), ChannelStatus(state="connecting")
 HOOKS_PATH = "/hooks"
 """The path that platforms call; below it are the kind and the id of a channel."""
 
@@ -52,6 +54,7 @@ class ChannelHost:
         self._vm, self._http = vm, http
         self._started: dict[ChannelId, _Started] = {}
         self._changed = anyio.Event()
+        self._leading = None if vm.mailbox is None else LeadingHost(vm.mailbox, self)
 
     def kinds(self) -> tuple[ChannelKind, ...]:
         return tuple(describe(adapter) for adapter in adapters().values())
@@ -59,13 +62,26 @@ class ChannelHost:
     def check(self, kind: str, settings: Mapping[str, str]) -> ChannelSettings:
         return check_settings(kind, settings)
 
-    def status(self, channel: ChatChannel) -> ChannelStatus:
-        started = self._started.get(channel.channel_id)
-        if not channel.enabled:
-            return ChannelStatus(state="off")
-        return ChannelStatus(state="connecting") if started is None else started.running.status
+    async def statuses(self, channels: Sequence[ChatChannel]) -> Sequence[ChannelStatus]:
+        ids = [channel.channel_id for channel in channels]
+        if ids and self._leading is not None and not self._leading.is_here:
+            running = await self._leading.statuses(ids)
+        else:
+            running = [self.own_status(channel_id) for channel_id in ids]
+        return [(status or CONNECTING) if channel.enabled else OFF for channel, status in zip(channels, running, strict=True)]
+
+    def own_status(self, channel_id: ChannelId) -> ChannelStatus | None:
+        """Returns the status of a channel that runs here."""
+        started = self._started.get(channel_id)
+        return None if started is None else started.running.status
 
     async def take_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
+        if self._leading is not None and not self._leading.is_here:
+            return await self._leading.take_hook(kind, channel_id, hook)
+        return await self.take_own_hook(kind, channel_id, hook)
+
+    async def take_own_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
+        """The same for a channel that runs here."""
         started = self._started.get(ChannelId(channel_id))
         if started is None or started.running.channel.kind != kind:
             return None

@@ -16,7 +16,7 @@ class SenderRate:
         self._counts: Cache[str, list[int]] = Cache(SENDERS_MAX, age_ms=WINDOW_MS)
 
     def take(self, sender: str, now: int) -> Literal["taken", "first_refused", "refused"]:
-        """Counts a message. The first that is too much is told apart, because its sender is told."""
+        """Counts a message. The first message above the limit is marked, because its sender is notified."""
         count = self._counts.get(sender, now)
         if count is None:
             self._counts.put(sender, count := [0], now)

@@ -1,4 +1,4 @@
-"""Running channel — keeps one channel connected, stores what it hears, and delivers the answers.
+"""Running channel — keeps one channel connected, stores its messages, and delivers the answers.
 
 A channel has two tasks of its own: one is in the adapter's connection, one starts deliveries. When its platform fails, floods
 or hangs, no other channel notices.
@@ -10,7 +10,7 @@ from hashlib import sha256
 import anyio
 import msgspec
 
-from agentvm.channels.base import ChannelAdapter, HeardMessage
+from agentvm.channels.base import ChannelAdapter, InboundMessage
 from agentvm.channels.delivery import MessageDelivery
 from agentvm.channels.rate import SenderRate
 from agentvm.errors import AgentVMError, InvalidInput
@@ -36,7 +36,7 @@ STEADY_MS = 30_000
 PENDING_MAX = 300
 """Messages of one channel whose answers are not delivered; more are not taken."""
 FLIGHTS_MAX = 100
-"""Deliveries of one channel at a time, besides those that wait for somebody."""
+"""Deliveries of one channel at a time, besides those that wait for an answer."""
 GIVE_UP_MS = 24 * 3_600_000
 STORE_RETRY_MS = 1_000
 """Time after which a database that failed is asked again."""
@@ -98,7 +98,7 @@ class RunningChannel:
         return PlatformFailed("The platform has closed the connection")
 
     async def is_allowed(self) -> bool:
-        """Tells whether the channel's key still has rights; a channel without them is disconnected."""
+        """Returns whether the channel's key still has rights; a channel without them is disconnected."""
         try:
             await self._principal()
         except PlatformRefused:
@@ -139,7 +139,8 @@ class RunningChannel:
     # Messages
 
     async def take_hook(self, hook: PlatformHook) -> HookAnswer | None:
-        """Returns the answer to a request of the platform; None for one of somebody else, or while nothing is taken."""
+        """Returns the answer to a request of the platform; None for a request that is not the platform's, or while the channel
+        takes none."""
         if self._adapter is None or self.status.state != "connected":
             return None
         try:
@@ -151,7 +152,7 @@ class RunningChannel:
             logger.exception("channel_adapter_failed", channel=self.channel.name, kind=self.channel.kind)
             return None
 
-    async def hear(self, heard: HeardMessage) -> None:
+    async def receive(self, heard: InboundMessage) -> None:
         """Stores a message for delivery, unless it was heard before, is empty, or is one too many."""
         if not heard.text.strip() and not heard.files:
             return
@@ -168,11 +169,11 @@ class RunningChannel:
             answer=words_for(heard.text).too_many if taken == "first_refused" else None,
             heard_at=now,
         )
-        if await self._store.hear(message, PENDING_MAX) is None:
+        if await self._store.receive(message, PENDING_MAX) is None:
             logger.warning("channel_flooded", channel=self.channel.name, pending_max=PENDING_MAX)
         self._wake.set()
 
-    def _container(self, heard: HeardMessage) -> ContainerId:
+    def _container(self, heard: InboundMessage) -> ContainerId:
         """Returns the container of a sender, or of a group. By the channel's id: another bot's people are others."""
         name = f"group-{heard.chat}" if heard.is_group else heard.sender.id
         hashed = ContainerId(f"{self.channel.channel_id}-{sha256(name.encode()).hexdigest()}")
@@ -275,7 +276,7 @@ class RunningChannel:
         await self._store.save(msgspec.structs.replace(message, attempts=attempts, next_at=now + int(seconds * 1000)))
 
     async def _finish(self, message: ChannelMessage) -> None:
-        """Keeps no more of a message than that it was heard."""
+        """Keeps only the fact that a message was received."""
         done = msgspec.structs.replace(message, body=None, answer=None, kept={}, done_at=self._vm.clock())
         await self._store.save(done)
 

@@ -5,24 +5,20 @@ import html
 import re
 from typing import Annotated, Any, ClassVar
 
-import anyio
-
 from agentvm.channels.base import (
-    HOOK_REMEDY,
-    NO_HOOK,
     AdapterParts,
     ChannelAdapter,
     ChatReply,
     ChatSender,
     FetchedFile,
-    HeardFile,
-    HeardMessage,
+    InboundFile,
+    InboundMessage,
     MessageListener,
     Piece,
     secret,
     setting,
 )
-from agentvm.channels.calls import CALL_SECONDS, call_json, download, read_object, text_of
+from agentvm.channels.calls import CALL_SECONDS, call_json, fetch_file, read_object, text_of
 from agentvm.errors.channel import PlatformFailed, PlatformRefused
 from agentvm.model.base import Record
 from agentvm.model.channel import HookAnswer, PlatformHook
@@ -60,7 +56,7 @@ class Telegram(ChannelAdapter):
     description: ClassVar[str] = "A bot of Telegram, over long polling or a webhook."
     settings: ClassVar[type[Record]] = TelegramSettings
     text_max: ClassVar[int] = 4096
-    update_seconds: ClassVar[float | None] = 1.5
+    update_seconds = 1.5
 
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._token = parts.http, parts.secrets["token"]
@@ -81,11 +77,9 @@ class Telegram(ChannelAdapter):
         me = await self._call("getMe")
         self._own_id, self._own_name = int(me.get("id", 0)), str(me.get("username", "")).lower()
         if self._hook_secret is not None:
-            if self._address_here is None:
-                raise PlatformRefused(NO_HOOK, HOOK_REMEDY)
-            await self._call("setWebhook", {"url": self._address_here, "secret_token": self._hook_secret, **_ALLOWED})
-            host.connected()
-            await anyio.sleep_forever()
+            if self.hook is not None:
+                await self._call("setWebhook", {"url": self.hook, "secret_token": self._hook_secret, **_ALLOWED})
+            await self.wait_for_hooks(host)
         # Nothing can be polled while a webhook is set.
         await self._call("deleteWebhook")
         host.connected()
@@ -96,7 +90,7 @@ class Telegram(ChannelAdapter):
         if expected is None or not hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode()):
             return None
         if (heard := self._parse(read_object(hook.body) or {})) is not None:
-            await host.hear(heard)
+            await host.receive(heard)
         return HookAnswer()
 
     async def _poll(self, host: MessageListener) -> None:
@@ -112,10 +106,10 @@ class Telegram(ChannelAdapter):
                     continue
                 # The next poll confirms it: by then it is stored.
                 if (heard := self._parse(update)) is not None:
-                    await host.hear(heard)
+                    await host.receive(heard)
                 offset = max(offset, update["update_id"] + 1)
 
-    def _parse(self, update: dict[str, Any]) -> HeardMessage | None:
+    def _parse(self, update: dict[str, Any]) -> InboundMessage | None:
         message = update.get("message")
         if not isinstance(message, dict):
             return None
@@ -129,7 +123,7 @@ class Telegram(ChannelAdapter):
         if self._own_name:
             text = re.sub(rf"@{re.escape(self._own_name)}\b", "", text, flags=re.IGNORECASE).strip()
         name = " ".join(filter(None, (text_of(sender, "first_name"), text_of(sender, "last_name"))))
-        return HeardMessage(
+        return InboundMessage(
             key=f"{chat_id}:{message_id}",
             chat=chat_id,
             sender=ChatSender(id=text_of(sender, "id"), name=name),
@@ -170,11 +164,9 @@ class Telegram(ChannelAdapter):
                 raise
             return await self._call(method, {**body, "text": text})
 
-    async def fetch(self, file: HeardFile) -> FetchedFile:
+    async def fetch(self, file: InboundFile) -> FetchedFile:
         about = await self._call("getFile", {"file_id": file.place["file"]})
-        content, media_type = await download(self._http, f"{self._address}/file/bot{self._token}/{text_of(about, 'file_path')}")
-        kind = file.media_type if media_type == "application/octet-stream" else media_type
-        return FetchedFile(content=content, media_type=kind, name=file.name)
+        return await fetch_file(self._http, f"{self._address}/file/bot{self._token}/{text_of(about, 'file_path')}", file)
 
     async def _call(self, method: str, body: object = None, *, timeout_seconds: float = CALL_SECONDS) -> Any:
         url = f"{self._address}/bot{self._token}/{method}"
@@ -193,18 +185,18 @@ class Telegram(ChannelAdapter):
         raise PlatformFailed(f"Telegram: {about}", permanent=status in (400, 403), retry_seconds=seconds)
 
 
-def _files(message: dict[str, Any]) -> tuple[HeardFile, ...]:
+def _files(message: dict[str, Any]) -> tuple[InboundFile, ...]:
     photos, document = message.get("photo"), message.get("document")
     if isinstance(photos, list) and photos and (file_id := text_of(photos[-1], "file_id")):
-        return (HeardFile(place={"file": file_id}, media_type="image/jpeg", name="photo.jpg"),)
+        return (InboundFile(place={"file": file_id}, media_type="image/jpeg", name="photo.jpg"),)
     if isinstance(document, dict) and (file_id := text_of(document, "file_id")):
         kind = text_of(document, "mime_type") or "application/octet-stream"
-        return (HeardFile(place={"file": file_id}, media_type=kind, name=text_of(document, "file_name") or None),)
+        return (InboundFile(place={"file": file_id}, media_type=kind, name=text_of(document, "file_name") or None),)
     return ()
 
 
 def to_html(text: str) -> str:
-    """Returns Markdown as the HTML that Telegram reads. Anything that it does not know stays as it was written."""
+    """Returns Markdown as the HTML that Telegram reads. Unknown markup is kept unchanged."""
     shown, at = [], 0
     for code in _CODE.finditer(text):
         shown.append(_inline(text[at : code.start()]))

@@ -16,13 +16,14 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
 from agentvm.channels.base import (
+    UNKNOWN_TYPE,
     AdapterParts,
     ChannelAdapter,
     ChatReply,
     ChatSender,
     FetchedFile,
-    HeardFile,
-    HeardMessage,
+    InboundFile,
+    InboundMessage,
     MessageListener,
     Piece,
     secret,
@@ -58,7 +59,7 @@ class WeCom(ChannelAdapter):
     description: ClassVar[str] = "An AI bot of WeCom, over its long connection."
     settings: ClassVar[type[Record]] = WeComSettings
     text_max: ClassVar[int] = 20_000
-    update_seconds: ClassVar[float | None] = 0.5
+    update_seconds = 0.5
 
     def __init__(self, parts: AdapterParts) -> None:
         self._http, self._settings, self._secret = parts.http, parts.settings, parts.secrets["secret"]
@@ -107,7 +108,7 @@ class WeCom(ChannelAdapter):
             match frame:
                 case {"cmd": "aibot_msg_callback"}:
                     if (heard := _parse(frame)) is not None:
-                        await host.hear(heard)
+                        await host.receive(heard)
                 case {"cmd": "aibot_event_callback"} if text_of(frame, "body", "event", "eventtype") == "disconnected_event":
                     raise PlatformRefused(
                         "Another program has connected as this bot",
@@ -173,11 +174,11 @@ class WeCom(ChannelAdapter):
     def _req_id(self, cmd: str) -> str:
         return f"{cmd}_{next(self._numbers)}"
 
-    async def fetch(self, file: HeardFile) -> FetchedFile:
+    async def fetch(self, file: InboundFile) -> FetchedFile:
         content, media_type = await download(self._http, file.place["url"])
         if key := file.place.get("key"):
             content = decrypt(content, key)
-        kind = sniffed(content) or (media_type if media_type != "application/octet-stream" else file.media_type)
+        kind = sniffed(content) or (media_type if media_type != UNKNOWN_TYPE else file.media_type)
         return FetchedFile(content=content, media_type=kind, name=file.name)
 
 
@@ -189,7 +190,7 @@ def _stream_id(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
-def _parse(frame: dict[str, Any]) -> HeardMessage | None:
+def _parse(frame: dict[str, Any]) -> InboundMessage | None:
     body, req_id = frame.get("body"), text_of(frame, "headers", "req_id")
     key, sender = text_of(body, "msgid"), text_of(body, "from", "userid")
     if not isinstance(body, dict) or not (key and sender and req_id):
@@ -209,18 +210,18 @@ def _parse(frame: dict[str, Any]) -> HeardMessage | None:
         # The name of the bot, as it was typed.
         text = text.partition(" ")[2].strip()
     reply = {"req_id": req_id, "chat": chat}
-    return HeardMessage(
+    return InboundMessage(
         key=key, chat=chat, sender=ChatSender(id=sender), text=text, files=tuple(files), is_group=is_group, reply=reply
     )
 
 
-def _file(about: object, kind: str) -> HeardFile | None:
+def _file(about: object, kind: str) -> InboundFile | None:
     url = text_of(about, "url")
     if not url:
         return None
     media_type = "image/jpeg" if kind == "image" else "application/octet-stream"
     name = text_of(about, "filename") or ("image.jpg" if kind == "image" else "file")
-    return HeardFile(place={"url": url, "key": text_of(about, "aeskey")}, media_type=media_type, name=name)
+    return InboundFile(place={"url": url, "key": text_of(about, "aeskey")}, media_type=media_type, name=name)
 
 
 def decrypt(content: bytes, key_text: str) -> bytes:

@@ -16,9 +16,9 @@ import msgspec
 from agentvm.cli.exit_codes import ExitCode
 from agentvm.cli.options import (
     KEY_REMEDY,
-    given_key,
     json_option,
     key_file_option,
+    option_key,
     profile_option,
     server_address,
     server_remedy,
@@ -233,7 +233,7 @@ def server_command(command: Callable[Concatenate[Api, Show, P], Any]) -> Callabl
         tenant = options.pop("tenant", None)
         url = url if isinstance(url, str) else None
         address = server_address(url)
-        key = given_key(key_file if isinstance(key_file, Path) else None, url)
+        key = option_key(key_file if isinstance(key_file, Path) else None, url)
         if key is not None:
             warn_of_open_network(address)
         tenant = tenant if isinstance(tenant, str) else None

@@ -54,7 +54,7 @@ def _pairs(words: Sequence[str]) -> list[tuple[str, str | None]]:
 
 
 def _is_pair(word: str) -> bool:
-    """Tells whether the word is a second setting rather than a value that contains `=`."""
+    """Returns whether the word is a second setting rather than a value that contains `=`."""
     key, sign, _ = word.partition("=")
     return bool(sign) and (find(key) is not None or is_group(key))
 

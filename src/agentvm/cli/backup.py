@@ -15,7 +15,7 @@ from agentvm.cli.table import Show
 from agentvm.cli.transfer import force_option
 from agentvm.errors import ConfigInvalid, NotAvailable
 from agentvm.model.secret import Secret
-from agentvm.storage.engine import SERVER_KEY, Made, make_backup
+from agentvm.storage.engine import SERVER_KEY, BackupResult, make_backup
 from agentvm.tenants.server_key import find_server_key
 
 EXAMPLES = """\b
@@ -91,7 +91,7 @@ def target_file(target: str) -> Path:
     return path / f"agentvm-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup"
 
 
-def show(result: Made, *, with_key: bool, as_json: bool) -> None:
+def show(result: BackupResult, *, with_key: bool, as_json: bool) -> None:
     has_key = any(part.name == SERVER_KEY for part in result.manifest.parts)
     if as_json:
         Show(as_json).json({"path": str(result.path), "bytes": result.size, "manifest": result.manifest})

@@ -23,10 +23,10 @@ from agentvm.cli.chat_session import ChatSession
 from agentvm.cli.markdown import Markdown
 from agentvm.cli.options import (
     KEY_REMEDY,
-    given_key,
-    given_url,
     key_file_option,
     loop_options,
+    option_key,
+    option_url,
     profile_option,
     server_address,
     server_remedy,
@@ -104,9 +104,9 @@ def chat(
     if local and model is not None:
         model = config.default_model
     if session is not None and not local:
-        session = resolve_session(session, server_address(url), given_key(key_file, url))
+        session = resolve_session(session, server_address(url), option_key(key_file, url))
     runtime = (
-        open_local(config) if local else open_remote(server_url(given_url(url), config.system.port), given_key(key_file, url))
+        open_local(config) if local else open_remote(server_url(option_url(url), config.system.port), option_key(key_file, url))
     )
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
@@ -114,7 +114,7 @@ def chat(
     live = sys.stdin.isatty() and sys.stdout.isatty()
     message = None if sys.stdin.isatty() else read_message()
     start = SessionStart(model=model, system_prompt=system)
-    backend = backend_of(None if local else (server_address(url), given_key(key_file, url)), config)
+    backend = backend_of(None if local else (server_address(url), option_key(key_file, url)), config)
     with ExitStack() as stack:
         with interrupts_held():
             portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))

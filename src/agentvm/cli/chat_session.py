@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
+import msgspec
+
 from agentvm.cli.session_start import SessionStart
 from agentvm.cli.table import shortened
 from agentvm.client.handles import AgentHandle, SessionHandle
@@ -57,6 +59,8 @@ class ChatSession:
         self._session: SessionHandle | None = None
         self._agent: AgentHandle | None = None
         self._attached: list[UserPart] = []
+        self.answers_held = False
+        """Whether the events of a turn end at a question whose call is held open, so that it can be answered in time."""
         self._warnings: list[str] = []
         self._unused_image: str | None = None
         """The image created for this chat, until its first answer."""
@@ -125,7 +129,7 @@ class ChatSession:
         """Attaches a file to the next message."""
         self._attached.append(part)
 
-    async def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
+    async def send(self, text: str) -> AsyncGenerator[WireEvent, None]:
         """Sends a message, yields every event of the turn and marks the session as read."""
         if self._agent is None and self._session is not None:
             # The image was deleted after a refused message.
@@ -177,6 +181,16 @@ class ChatSession:
             async for event in events:
                 yield event
 
+    async def open_waits(self) -> tuple[Mapping[str, Any], ...]:
+        """Calls of the session that wait for an answer since before, as their events told of them."""
+        try:
+            reply = await self._agentx.request("tool_waits_request", {"sessionId": self.session.session_id, "state": "open"})
+        except AgentVMError:
+            # An older server, or a key without the permission: a chat goes on without.
+            return ()
+        waits = msgspec.convert(reply.data["waits"], tuple[dict[str, Any], ...])
+        return tuple({**wait, "toolName": wait["tool"]} for wait in waits if not wait.get("held"))
+
     async def _follow(self, send: Callable[[], Awaitable[MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
         async def begin() -> str | None:
             return (await send()).turn_id
@@ -192,7 +206,8 @@ class ChatSession:
             async for event in events:
                 if event.context.get("turnId") == turn_id:
                     yield event
-                    if event.type in ("turn_response", "turn_parked"):
+                    is_held = self.answers_held and event.type == "tool_waiting" and bool(event.data.get("held"))
+                    if is_held or event.type in ("turn_response", "turn_parked"):
                         break
             else:
                 raise ChannelClosed("The connection was lost before the turn ended; /history shows the answer")

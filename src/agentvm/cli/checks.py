@@ -18,7 +18,7 @@ import httpx2
 from agentvm.cli import program
 from agentvm.cli.api import Api, RequestFailed
 from agentvm.cli.exit_codes import ExitCode
-from agentvm.cli.model import is_whole
+from agentvm.cli.model import is_complete
 from agentvm.cli.serve import describe_model, describe_unpriced
 from agentvm.cli.table import plain
 from agentvm.config import ServerConfig
@@ -29,9 +29,8 @@ from agentvm.drivers.weights import default_model_dir, weights_path
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
-from agentvm.model.tier import Offer
 from agentvm.observability.console import LEVELS, check_level
-from agentvm.storage.engine import lock_data_dir, open_to_others
+from agentvm.storage.engine import is_open_to_others, lock_data_dir
 from agentvm.tenants.keys import parse_key
 from agentvm.tenants.server_key import is_server_key
 
@@ -42,6 +41,10 @@ PACKAGES = {"anthropic": "anthropic", "local": "xllamacpp", "openai": "openai"}
 """The package of each driver."""
 
 HEALTH_TIMEOUT_SECONDS = 2.0
+TIERS_TIMEOUT_SECONDS = 20.0
+NO_NAMESPACES_REMEDY = (
+    "See docs/sandboxes.md, `Where the host forbids namespaces`; `avm doctor --port 0` on that machine names the wall."
+)
 
 
 AUTH_OFF = "off: every program on this machine can read every session"
@@ -97,7 +100,26 @@ def examine_running(url: str, data_dir: Path | None, key: Secret | None) -> list
     for check in report.get("checks", ()):
         status: Status = {"warn": "warn", "fail": "fail"}.get(check.get("status"), "ok")  # type: ignore[assignment]  # One of them.
         findings.append(Finding(plain(check.get("name")), status, plain(check.get("message"))))
-    return findings
+    return [*findings, *_tiers_of(url, key)]
+
+
+def _tiers_of(url: str, key: Secret | None) -> Iterator[Finding]:
+    """The tiers of a running server, which tries every wall for the first request."""
+    try:
+        with Api(url, key, timeout=TIERS_TIMEOUT_SECONDS) as api:
+            tiers = api.call("sandbox.tiers").get("tiers", ())
+    except RequestFailed as error:
+        # A key without the permission, or an older server.
+        yield Finding("sandbox", "ok", f"not shown: {plain(error.message.partition(chr(10))[0])}")
+        return
+    for tier in tiers:
+        name, missing, walls = plain(tier.get("tier")), tier.get("missing"), tier.get("walls", ())
+        text = f"{', '.join(map(plain, tier.get('engines', ())))}; walls: {', '.join(map(plain, walls))}"
+        if name == "process" and not missing and "mount" not in walls:
+            text += "; this host forbids namespaces, so there is no network and there are no packages"
+            yield Finding("tier process", "warn", text, NO_NAMESPACES_REMEDY)
+        else:
+            yield tier_finding(name, plain(missing) if missing else "", text)
 
 
 def _unreachable(url: str, data_dir: Path | None, error: RequestFailed) -> list[Finding] | None:
@@ -129,7 +151,7 @@ def check_data_dir(data_dir: Path | None) -> Finding:
         return check_new_data_dir(directory, parent)
     try:
         with lock_data_dir(directory):
-            if open_to_others(directory):
+            if is_open_to_others(directory):
                 text, remedy = f"{directory} is accessible to other users of this machine", f"chmod 700 {directory}"
                 return Finding("data", "warn", text, remedy)
             return Finding("data", "ok", f"{directory} is writable and not in use")
@@ -209,7 +231,7 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
     problem: Status = "fail" if driver == "local" else "warn"
     try:
         path = weights_path(directory, name)
-        complete = path is None or name not in CATALOG or is_whole(path, CATALOG[name])
+        complete = path is None or name not in CATALOG or is_complete(path, CATALOG[name])
     except OSError as error:
         return Finding("weights", problem, str(error), "Choose another directory with AVM_MODEL_DIR.")
     if path is None and driver != "local":
@@ -273,17 +295,17 @@ def check_sandboxes(config: ServerConfig) -> Iterator[Finding]:
         for line in describe(report):
             yield Finding(line.name, "ok" if line.stands else "warn", line.text, line.remedy)
     for offer in anyio.run(probe_others, config, jail, open_remote_server):
-        yield _tier_finding(offer)
+        yield tier_finding(offer.tier, offer.missing, ", ".join(sorted(offer.engines)))
 
 
-def _tier_finding(offer: Offer) -> Finding:
-    """A tier that nobody has asked for is not missed."""
-    if not offer.missing:
-        return Finding(f"tier {offer.tier}", "ok", ", ".join(sorted(offer.engines)))
-    if offer.tier == "isolate":
-        return Finding("tier isolate", "ok", f"not here: {offer.missing}")
+def tier_finding(tier: str, missing: str, text: str) -> Finding:
+    """A tier that is not configured is not reported as missing."""
+    if not missing:
+        return Finding(f"tier {tier}", "ok", text)
+    if tier == "isolate":
+        return Finding("tier isolate", "ok", f"not here: {missing}")
     remedy = "Until then code that needs this tier is refused; a weaker one never replaces it."
-    return Finding(f"tier {offer.tier}", "warn", offer.missing, remedy)
+    return Finding(f"tier {tier}", "warn", missing, remedy)
 
 
 def check_port(host: str, port: int) -> Finding:

@@ -38,7 +38,7 @@ def cluster() -> None:
 @cluster.command("status", epilog=EXAMPLES)
 @server_command
 def show_status(api: Api, show: Show) -> None:
-    """List the nodes and what each of them runs."""
+    """List the nodes, with the sessions that each runs."""
     status = api.call("cluster.nodes")
     if show.as_json:
         show.json(status)
@@ -60,11 +60,16 @@ def _state(item: Item) -> str:
 
 @cluster.command("drain", epilog=EXAMPLES)
 @click.argument("node_id", metavar="NODE", type=click.IntRange(min=0))
-@click.option("--grace", type=click.FloatRange(min=0), help="Seconds that its turns get; default: system.shutdownSeconds.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time for its turns to end (default: system.shutdownSeconds).",
+)
 @yes_option
 @server_command
 def drain_node(api: Api, show: Show, node_id: int, grace: float | None, yes: bool) -> None:
-    """Stop a node: others go on with its turns.
+    """Stop a node: others continue with its turns.
 
     NODE is its number in avm cluster status, 0 for the node that is asked.
     """
@@ -95,12 +100,12 @@ def _wait_gone(api: Api, node_id: int, seconds: float) -> bool:
 
 
 @cluster.command("demo", epilog=EXAMPLES)
-@click.option("--nodes", type=click.IntRange(2, 5), default=3, show_default=True, help="How many nodes.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the load balancer; default: any free one.")
+@click.option("--nodes", type=click.IntRange(2, 5), default=3, show_default=True, help="Number of nodes.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the load balancer (default: any free one).")
 def demo(nodes: int, port: int) -> None:
-    """Run PostgreSQL and several nodes on this machine, and kill some.
+    """Run PostgreSQL, NATS and some nodes here, and kill one.
 
-    An answer is told word by word. A key kills the node that tells it; the others go on. All data is removed at the end.
+    An answer is streamed. The number of a node kills it; the others continue. All data is deleted at the end.
     """
     # Late: few need it.
     from agentvm.cli.cluster_demo import run_demo

@@ -1,6 +1,6 @@
-"""Cluster demo — PostgreSQL, several nodes and a load balancer on one machine, and an answer that outlives its nodes.
+"""Cluster demo — PostgreSQL, NATS, several nodes and a load balancer on one machine, and an answer that outlives its nodes.
 
-`python -m agentvm.cli.cluster_demo NAME DATA_DIR DATABASE SERVER_KEY` is one of the nodes.
+`python -m agentvm.cli.cluster_demo NAME DATA_DIR DATABASE SERVER_KEY [NATS]` is one of the nodes.
 """
 
 import os
@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import anyio.abc
 import anyio.to_thread
 import click
 
+from agentvm.cli.local_nats import local_nats
 from agentvm.cli.local_postgres import local_postgres
 from agentvm.drivers.base import ModelOutput, Prompt, TextChunk
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, last_user_text, reply
@@ -51,7 +52,7 @@ def _count(prompt: Prompt) -> list[ScriptStep]:
     return reply(*(f"{number} " for number in range(1, WORDS_MAX + 1)))
 
 
-async def serve_node(name: str, data_dir: str, database: str, server_key: str) -> None:
+async def serve_node(name: str, data_dir: str, database: str, server_key: str, nats: str = "") -> None:
     """Runs a node until SIGTERM, or until it is drained; prints its port."""
     # Late: the demo itself loads no server.
     from agentvm.config import ServerConfig, SessionSettings, SystemSettings
@@ -62,9 +63,8 @@ async def serve_node(name: str, data_dir: str, database: str, server_key: str) -
     system = SystemSettings(
         port=0, data_dir=data_dir, database=Secret(database), server_key=Secret(server_key), shutdown_seconds=0.0
     )
-    config = ServerConfig(
-        system=system, sessions=SessionSettings(titles="off"), cluster=ClusterSettings(enabled="on", name=name)
-    )
+    shared = ClusterSettings(enabled="on", name=name, nats=Secret(nats) if nats else None)
+    config = ServerConfig(system=system, sessions=SessionSettings(titles="off"), cluster=shared)
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with start_server(config, drivers={"demo": Counting()}) as server:
             sys.stdout.write(f"{server.port}\n")
@@ -84,9 +84,9 @@ async def serve_node(name: str, data_dir: str, database: str, server_key: str) -
 class DemoNode:
     """The process of a node, and where it listens."""
 
-    def __init__(self, name: str, folder: Path, database: str, server_key: str) -> None:
+    def __init__(self, name: str, folder: Path, *addresses: str) -> None:
         self.name = name
-        self._command = [sys.executable, "-m", __name__, name, str(folder / name), database, server_key]
+        self._command = [sys.executable, "-m", __name__, name, str(folder / name), *addresses]
         self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[str] | None = None
         self.port: int | None = None
@@ -156,23 +156,29 @@ async def _pump(source: anyio.abc.SocketStream, target: anyio.abc.SocketStream, 
 
 
 def _show(text: str) -> None:
-    """Prints at once. A terminal that hands over single keys needs the return as well."""
-    click.echo(text.replace("\n", "\r\n") if sys.stdin.isatty() else text, nl=False)
+    """Prints at once, without a line end of its own."""
+    click.echo(text, nl=False)
 
 
 def run_demo(count: int, port: int) -> None:
-    """Runs until `q`; removes everything it has made."""
+    """Runs until `q`, Ctrl-C, SIGTERM or SIGHUP; removes everything it has made."""
+    # As Ctrl-C does, also while PostgreSQL starts: nodes and PostgreSQL are sessions of their own and would stay.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     # Short: the path of a socket has room for a hundred characters.
     with tempfile.TemporaryDirectory(prefix="avm-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        (postgres := folder / "postgres").mkdir()
+        for part in ("postgres", "nats"):
+            (folder / part).mkdir()
         if os.geteuid() == 0:
             # Readable by the user that PostgreSQL runs as.
             folder.chmod(0o711)
-        click.echo("Starting PostgreSQL ...")
-        with local_postgres(postgres) as database:
-            key = secrets.token_hex(32)
-            nodes = [DemoNode(letter, folder, database, key) for letter in "abcde"[:count]]
+        click.echo("Starting PostgreSQL and NATS ...")
+        with local_postgres(folder / "postgres") as database, local_nats(folder / "nats") as nats:
+            if nats is None:
+                click.echo("There is no NATS (pip install 'agentvm[demo]'): other nodes tell the answer in steps.")
+            addresses = (database, secrets.token_hex(32), nats or "")
+            nodes = [DemoNode(letter, folder, *addresses) for letter in "abcde"[:count]]
             try:
                 anyio.run(_run, nodes, port)
             finally:
@@ -198,7 +204,7 @@ async def _run(nodes: list[DemoNode], port: int) -> None:
 
 
 async def _talk(url: str, balancer: Balancer) -> None:
-    """Asks, and tells the answer word by word; again when it has ended."""
+    """Sends a message and prints the answer word by word; repeats when it has ended."""
     # Late, as above.
     from agentvm.client.agentx import create_agentx
     from agentvm.client.remote import remote_runtime
@@ -213,36 +219,53 @@ async def _talk(url: str, balancer: Balancer) -> None:
                 if event.type == "text_delta":
                     _show(str(event.data["text"]))
                 elif event.type == "turn_resumed":
-                    _show("\n[another node goes on with the answer]\n")
+                    _show("\n[another node continues with the answer]\n")
             _show("\n[the answer is complete]\n")
 
 
 async def _follow_keys(nodes: list[DemoNode]) -> None:
-    while True:
-        key = await anyio.to_thread.run_sync(_read_key, abandon_on_cancel=True)
-        if key in ("q", "", "\x03", "\x04"):
-            return
-        if key == "r":
-            for node in nodes:
-                if not node.alive:
-                    try:
-                        await node.start()
-                    except AgentVMError as error:
-                        _show(f"\n[{error}]\n")
-                    else:
-                        _show(f"\n[node {node.name} is back]\n")
-        elif key.isdigit() and 1 <= int(key) <= len(nodes):
-            node = nodes[int(key) - 1]
-            _show(f"\n[node {node.name} is {'killed' if node.alive else 'dead already'}]\n")
-            node.kill()
+    with _single_keys():
+        while (key := await _read_key()) not in ("q", "", "\x04"):
+            if key == "r":
+                for node in nodes:
+                    if not node.alive:
+                        try:
+                            await node.start()
+                        except AgentVMError as error:
+                            _show(f"\n[{error}]\n")
+                        else:
+                            _show(f"\n[node {node.name} is back]\n")
+            elif key.isdigit() and 1 <= int(key) <= len(nodes):
+                node = nodes[int(key) - 1]
+                _show(f"\n[node {node.name} is {'killed' if node.alive else 'dead already'}]\n")
+                node.kill()
 
 
-def _read_key() -> str:
-    """A key of the terminal; elsewhere the first letter of a line. Nothing at the end of the input."""
-    if sys.stdin.isatty():
-        return click.getchar()
-    return next((letter for letter in sys.stdin.readline().strip()), "") if not sys.stdin.closed else ""
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """A terminal hands over each key at once, and is as before at the end."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    # Late: Windows has neither.
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+async def _read_key() -> str:
+    """The next character; nothing at the end of the input. Without a thread, which a signal could not interrupt."""
+    with suppress(PermissionError):
+        # A file cannot be waited for, and need not.
+        await anyio.wait_readable(sys.stdin)
+    return os.read(sys.stdin.fileno(), 1).decode("latin-1")
 
 
 if __name__ == "__main__":
-    anyio.run(partial(serve_node, *sys.argv[1:5]))
+    anyio.run(partial(serve_node, *sys.argv[1:6]))

@@ -30,17 +30,19 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--users", type=int, default=_DEFAULT.users, show_default=True, help="Registered users.")
 @click.option("--turns", type=int, default=_DEFAULT.turns, show_default=True, help="Turns of all users in a month.")
 @click.option("--seconds", type=float, default=_DEFAULT.seconds, show_default=True, help="Duration of a turn.")
-@click.option("--deltas", type=float, default=_DEFAULT.deltas, show_default=True, help="Parts in which an answer arrives.")
-@click.option("--text-bytes", type=float, default=_DEFAULT.text_bytes, show_default=True, help="Question and answer of a turn.")
+@click.option("--deltas", type=float, default=_DEFAULT.deltas, show_default=True, help="Deltas of an answer.")
+@click.option("--text-bytes", type=float, default=_DEFAULT.text_bytes, show_default=True, help="Bytes of text per turn.")
 @click.option(
     "--connected", type=float, default=_DEFAULT.connected, show_default=True, help="Share of users connected at once."
 )
 @click.option("--peak", type=float, default=_DEFAULT.peak, show_default=True, help="Busiest minutes, times the average.")
-@click.option("--tools", type=float, default=_DEFAULT.tools, show_default=True, help="Calls in a sandbox for each turn.")
-@click.option("--months", type=float, default=_DEFAULT.months, show_default=True, help="Months that conversations are kept.")
-@click.option("--shape", type=click.Choice(SHAPES), default="one-node", show_default=True, help="How the servers are run.")
+@click.option("--tools", type=float, default=_DEFAULT.tools, show_default=True, help="Sandbox calls per turn.")
+@click.option("--tool-seconds", type=float, default=_DEFAULT.tool_seconds, show_default=True, help="Duration of such a call.")
+@click.option("--visits", type=float, default=_DEFAULT.visits, show_default=True, help="Connections opened per turn.")
+@click.option("--months", type=float, default=_DEFAULT.months, show_default=True, help="Retention of conversations, in months.")
+@click.option("--shape", type=click.Choice(SHAPES), default="one-node", show_default=True, help="Deployment.")
 @click.option("--prices", "price_file", type=_FILE, help="Your price table (YAML) instead of the shipped example.")
-@click.option("--coefficients", "coefficient_file", type=_FILE, help="Your own run of bench.cost (JSON).")
+@click.option("--coefficients", "coefficient_file", type=_FILE, help="Coefficients measured by bench.cost (JSON).")
 @click.option("--print-prices", is_flag=True, help="Print the shipped price table and exit.")
 @json_option
 def cost(
@@ -62,37 +64,49 @@ def cost(
         _show(result)
 
 
-def _show(found: Estimate) -> None:
-    work = found.workload
+def _show(report: Estimate) -> None:
+    work = report.workload
     click.echo(
         f"{work.users:,} users, {work.turns:,} turns a month of {work.seconds:g} s: {work.turns_per_second:.1f} turns/s, "
         f"{work.peak_turns_per_second:.1f} in the busiest minutes with {work.streams:,.0f} under way.\n"
     )
-    if found.shape != "edge":
-        _show_needs(found.needs)
-    if found.total is None:
-        click.echo(f"This shape has no price: {found.problem}.")
+    if report.shape == "edge":
+        _show_counts(report)
     else:
-        rows = [(line.name, f"{line.amount:,.1f} {line.unit}", _dollars(line.price), line.source) for line in found.lines]
+        _show_needs(report.needs)
+    if report.total is None:
+        click.echo(f"This shape has no price: {report.problem}.")
+    else:
+        rows = [(line.name, f"{line.amount:,.1f} {line.unit}", _dollars(line.price), line.source) for line in report.lines]
         click.echo(
-            table((TITLES[found.shape], "AMOUNT", "A MONTH", "SOURCE"), [*rows, ("total", "", _dollars(found.total), "")])
+            table((TITLES[report.shape], "AMOUNT", "A MONTH", "SOURCE"), [*rows, ("total", "", _dollars(report.total), "")])
         )
         click.echo(
-            f"\nThe surcharge of 5 % pays this when the tokens of all users cost {_dollars(found.break_even)} a month.\n"
+            f"\nThe surcharge of 5 % pays this when the tokens of all users cost {_dollars(report.break_even)} a month.\n"
         )
     peers = [
         (peer.name, _dollars(peer.price), "" if peer.ratio is None else f"{peer.ratio:,.0f}x", peer.source)
-        for peer in found.peers
+        for peer in report.peers
     ]
     if peers:
         click.echo(table(("ELSEWHERE, THE SAME TURNS", "A MONTH", "", "SOURCE"), peers))
         click.echo()
-    changes = [(each.change, "not in this shape" if each.price is None else _dollars(each.price)) for each in found.sensitivity]
+    changes = [
+        (each.change, "not in this shape" if each.price is None else _dollars(each.price)) for each in report.sensitivity
+    ]
     click.echo(table(("WHAT IF", "A MONTH"), changes))
-    measured = found.measured
+    measures = [(each.name, f"{each.value:,.10g}", each.unit, each.source) for each in report.measures]
+    click.echo(f"\n{table(('MEASURED', '', 'UNIT', 'SOURCE'), measures)}")
+    measured = report.measured
     click.echo(
-        f"\nMeasured {measured.date} with AgentVM {measured.version} on {measured.machine}; prices of {found.prices_of}."
+        f"\nMeasured {measured.date} with AgentVM {measured.version} on {measured.machine}; prices of {report.prices_of}."
     )
+
+
+def _show_counts(report: Estimate) -> None:
+    rows = [(line.name, f"{round(line.amount, 3):,.15g}", line.unit, line.by) for line in report.lines]
+    if rows:
+        click.echo(f"{table(('NEEDED', '', 'UNIT', 'BECAUSE'), rows)}\n")
 
 
 def _show_needs(needs: Needs) -> None:
@@ -101,6 +115,8 @@ def _show_needs(needs: Needs) -> None:
         "sandbox cores": needs.tool_cores,
         "memory": needs.memory,
         "disk": needs.disk,
+        "disk syncs": needs.disk_syncs,
+        "backup": needs.backup,
         "traffic": needs.traffic,
     }
     rows = [row for name, need in requirements.items() for row in _rows(name, need)]

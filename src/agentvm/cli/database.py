@@ -1,4 +1,4 @@
-"""avm database — moves what a server stores from SQLite to PostgreSQL."""
+"""avm database — copies the database of a server from SQLite to PostgreSQL."""
 
 from pathlib import Path
 

@@ -10,9 +10,9 @@ import click
 
 from agentvm.cli.checks import Finding, check_python, examine, examine_running
 from agentvm.cli.options import (
-    given_key,
     json_option,
     key_file_option,
+    option_key,
     parse_address,
 )
 from agentvm.cli.server_options import configure, server_options
@@ -64,11 +64,11 @@ def doctor(config: Path | None, settings: tuple[str, ...], key_file: Path | None
 def check_server(loaded: ServerConfig, key_file: Path | None) -> list[Finding] | None:
     """The findings of the server at AVM_URL, or of the one on the data directory; None without a server."""
     if remote := os.environ.get("AVM_URL"):
-        return examine_running(parse_address(remote), None, given_key(key_file, remote))
+        return examine_running(parse_address(remote), None, option_key(key_file, remote))
     url = None if loaded.data_dir is None else running_server(loaded.data_dir)
     if url is None or loaded.data_dir is None:
         return None
-    return examine_running(url, loaded.data_dir.expanduser().absolute(), given_key(key_file, url))
+    return examine_running(url, loaded.data_dir.expanduser().absolute(), option_key(key_file, url))
 
 
 def verdict(findings: list[Finding], *, failed: bool, running: bool) -> str:

@@ -4,7 +4,7 @@ import click
 
 from agentvm.cli.api import Api, server_command
 from agentvm.cli.names import session_argument
-from agentvm.cli.options import container_option
+from agentvm.cli.options import container_option, keep_name
 from agentvm.cli.table import Columns, Show, moment, plain, when
 
 EXAMPLES = """\b
@@ -20,7 +20,7 @@ device_option = click.option("--device", help="Device of the draft (default: non
 
 @click.group(epilog=EXAMPLES)
 def draft() -> None:
-    """Save, list and remove drafts of messages."""
+    """Save, list and delete drafts of messages."""
 
 
 @draft.command("set")
@@ -32,7 +32,7 @@ def draft() -> None:
 def set_draft(api: Api, show: Show, session_id: str, text: str, device: str | None, if_updated_at: int | None) -> None:
     """Save a draft."""
     saved = api.call("draft.put", session_id, text=text, device=device, if_updated_at=if_updated_at)
-    show.done("Draft saved." if "draft" in saved else "Draft removed.", saved)
+    show.done("Draft saved." if "draft" in saved else "Draft deleted.", saved)
 
 
 @draft.command("show")
@@ -60,11 +60,14 @@ def list_drafts(api: Api, show: Show, container_id: str | None, limit: int) -> N
     show.items(api.items("session.draft_list", container_id=container_id, at_most=limit), COLUMNS, none="No drafts found.")
 
 
-@draft.command("remove")
+@draft.command("delete")
 @session_argument
 @device_option
 @server_command
-def remove(api: Api, show: Show, session_id: str, device: str | None) -> None:
-    """Remove a draft."""
+def delete(api: Api, show: Show, session_id: str, device: str | None) -> None:
+    """Delete a draft."""
     api.call("draft.delete", session_id, device=device)
-    show.done("Draft removed.")
+    show.done("Draft deleted.")
+
+
+keep_name(draft, "remove", delete)

@@ -13,14 +13,17 @@ if sys.platform != "win32":
 
     @contextmanager
     def without_echo(stream: TextIO) -> Iterator[None]:
-        """Turns echo off and restores it at the end. A stream that is not a terminal is unchanged."""
+        """Turns echo off and restores it at the end. A stream that is not a terminal is unchanged.
+
+        Ctrl-C no longer makes the terminal discard unread output: the answer to it could be written before that happens.
+        """
         try:
             before = termios.tcgetattr(stream.fileno())
         except (OSError, termios.error):
             yield
             return
         quiet = before.copy()
-        quiet[3] &= ~(termios.ECHO | termios.ECHONL)
+        quiet[3] = quiet[3] & ~(termios.ECHO | termios.ECHONL) | termios.NOFLSH
         termios.tcsetattr(stream.fileno(), termios.TCSANOW, quiet)
         try:
             yield

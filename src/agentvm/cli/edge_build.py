@@ -71,16 +71,18 @@ def build_worker(source: Path, tools: Path, output: Path) -> Path:
     return bundle
 
 
-def deploy_worker(tools: Path, output: Path, *options: str) -> None:
-    """Runs `wrangler deploy` in the folder of a build; what it asks and says goes to the terminal."""
+def run_wrangler(tools: Path, output: Path, command: str, *options: str) -> None:
+    """Runs wrangler in the folder of a build; its output and questions go to the terminal."""
     wrangler = tools / "node_modules" / "wrangler" / "bin" / "wrangler.js"
-    run_node(str(wrangler), "deploy", "--config", str(output / CONFIG_NAME), *options, cwd=output, quiet=False)
+    run_node(str(wrangler), command, "--config", str(output / CONFIG_NAME), *options, cwd=output, quiet=False)
 
 
 def run_node(*arguments: str, cwd: Path, timeout_seconds: float = BUILD_TIMEOUT_SECONDS, quiet: bool = True) -> None:
     home = node_home()
     # Programs of npm packages call `node` by name, and must find this one.
-    env = {**os.environ} | {"PATH": os.pathsep.join([str(home / "bin"), *os.get_exec_path()])}
+    path = os.pathsep.join([str(home / "bin"), *os.get_exec_path()])
+    # Who builds, or tries the Worker on their own machine, has not agreed that its vendor is told so.
+    env = {"WRANGLER_SEND_METRICS": "false"} | os.environ | {"PATH": path}
     limit = timeout_seconds if quiet else None
     try:
         subprocess.run(

@@ -1,4 +1,4 @@
-"""avm files — the files of a session: what its agent has written, and what it works on."""
+"""avm files — the files of a session, which its agent reads and writes."""
 
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -7,6 +7,7 @@ import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.attachment import DEFAULT_MEDIA_TYPE
+from agentvm.cli.options import keep_name
 from agentvm.cli.table import Columns, Show, moment, plain
 from agentvm.cli.transfer import check_absent, force_option, write_atomically
 
@@ -68,16 +69,19 @@ def put(api: Api, show: Show, session_id: str, file: Path, path: str | None) -> 
     show.done(f"Wrote {plain(written['path'])}: {written['size']:,} bytes.", written)
 
 
-@files.command("rm")
+@files.command("delete")
 @session_argument
 @click.argument("path")
 @yes_option
 @tenant_command
-def remove(api: Api, show: Show, session_id: str, path: str, yes: bool) -> None:
+def delete(api: Api, show: Show, session_id: str, path: str, yes: bool) -> None:
     """Delete a file of a session."""
     confirm(f"Delete {plain(path)}?", yes=yes)
     api.call("file.delete", session_id, path)
     show.done(f"{plain(path)} is deleted.")
+
+
+keep_name(files, "rm", delete)
 
 
 @files.command("archive", epilog=EXAMPLES)

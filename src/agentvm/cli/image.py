@@ -1,5 +1,6 @@
 """avm image — build, list, upgrade and delete the images that agents run from."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,23 +10,40 @@ from agentvm.cli.api import Api, confirm, dry_run_option, tenant_command, yes_op
 from agentvm.cli.names import IMAGE, find, image_argument
 from agentvm.cli.options import container_option
 from agentvm.cli.resource import variable
-from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
+from agentvm.cli.run import schema_option
+from agentvm.cli.secret import read_value
+from agentvm.cli.table import Columns, Item, Show, moment, plain, shortened
 from agentvm.model.image import ImageConfig
+from agentvm.operations.image_build import ImageUpdates
 
 EXAMPLES = """\b
 Examples:
   avm image create Tutor --system "You explain, and never give the answer away."
   avm image create Seller --definition resource://agents/seller --container shop
   avm image list --container shop
+  avm image create Seller --model anthropic/claude-haiku-4-5 --own-key < key.txt    its own key pays its model calls
+  avm image key Seller < key.txt                       another key of its own
   avm image upgrade Seller --dry-run                   what newer versions would change
   avm image save Seller -o seller.avmimage             one file, for another server
   avm image load seller.avmimage --container shop
   avm image push Seller --to https://other.example
-  avm image tag Seller stable                          then: avm chat --agent image:stable
+  avm image tag Seller stable                          then: avm chat --agent image:stable, avm image show image:stable
   avm image delete Seller
 """
 
+KEY = "provider key"
 _PROMPT_CHARACTERS_MAX = 60
+
+
+def _effective(name: str) -> Callable[[Item], object]:
+    """The column of a setting of the next turn."""
+
+    def column(item: Item) -> object:
+        value = (item.get("config") or {}).get(name)
+        return " ".join(value) if isinstance(value, list) else value
+
+    return column
+
 
 COLUMNS: Columns = {
     "IMAGE": "imageId",
@@ -42,10 +60,19 @@ DETAILS: Columns = {
     "Container": "containerId",
     "Definition": lambda item: item.get("definitionRef") or item.get("definitionName"),
     "Session": "sessionId",
+    "Tags": lambda item: " ".join(item.get("tags") or ()),
     "Online": lambda item: "yes" if item.get("online") else "no",
     "System prompt": "systemPrompt",
     "from": "systemPromptRef",
-    "Tools": listed("toolRefs"),
+    "Model": _effective("model"),
+    "Tools": _effective("tools"),
+    "Knowledge": _effective("knowledge"),
+    "Skills": _effective("skills"),
+    "Agents": _effective("agents"),
+    "Hands over to": _effective("handoffs"),
+    "Sandbox": _effective("sandbox"),
+    "Maximum tokens": _effective("maxTokens"),
+    "Own key": lambda item: "yes" if (item.get("config") or {}).get("ownKey") else "",
     "Built from": lambda item: " ".join(str(locked.get("uri")) for locked in item.get("lock") or ()),
     "Digest": "digest",
     "Created (UTC)": moment("createdAt"),
@@ -80,6 +107,8 @@ def image() -> None:
 @click.option("--temperature", type=click.FloatRange(0, 2), help="Sampling temperature.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum tokens of an answer.")
 @click.option("--thinking", type=click.IntRange(min=1), help="Token budget for thinking.")
+@click.option("--own-key", is_flag=True, help="Read a provider key of its own from stdin or a prompt.")
+@schema_option
 @tenant_command
 def create_image(
     api: Api,
@@ -90,12 +119,23 @@ def create_image(
     knowledge: tuple[str, ...],
     skills: tuple[str, ...],
     variables: tuple[tuple[str, object], ...],
+    *,
+    own_key: bool,
     **config: Any,
 ) -> None:
-    """Build an image with a session to chat in."""
+    """Build an image with a session to chat in.
+
+    A provider key of its own pays its model calls; it is sealed for this image alone, and never shown.
+    """
+    config["api_key"] = read_value(KEY) if own_key else None
     config |= {"tools": tools or None, "knowledge": knowledge or None, "skills": skills or None}
     config["variables"] = dict(variables) or None
     built = api.call("image.add", config=ImageConfig(**config), container=container)
+    show_built(show, built)
+
+
+def show_built(show: Show, built: Item) -> None:
+    """Shows a new image, and how to chat with it."""
     if show.as_json:
         show.json(built)
         return
@@ -122,7 +162,22 @@ def list_images(api: Api, show: Show, container_id: str | None, limit: int) -> N
 @tenant_command
 def show_image(api: Api, show: Show, image_id: str) -> None:
     """Show the details of an image."""
-    show.record(api.call("image.get", image_id), DETAILS)
+    tags = api.call("image.tags", image_id)["tags"]
+    show.record({**api.call("image.get", image_id), "tags": tags}, DETAILS)
+
+
+@image.command("key", epilog=EXAMPLES)
+@image_argument
+@click.option("--remove", is_flag=True, help="Remove the key instead.")
+@tenant_command
+def set_image_key(api: Api, show: Show, image_id: str, remove: bool) -> None:
+    """Give an image a provider key of its own.
+
+    The key is read from stdin or a prompt, is sealed for this image alone, and is never shown.
+    """
+    updates = ImageUpdates(clear=("apiKey",)) if remove else ImageUpdates(api_key=read_value(KEY))
+    api.call("image.update", image_id, updates=updates)
+    show.done("The key is removed." if remove else "The key is stored for this image alone.")
 
 
 @image.command("upgrade", epilog=EXAMPLES)

@@ -9,10 +9,10 @@ import click
 from agentvm.blueprint.image_file import IMAGE_FILE_MAX_BYTES
 from agentvm.cli import profiles
 from agentvm.cli.api import Api, tenant_command, warn_of_open_network
-from agentvm.cli.image import DETAILS, EXAMPLES, image, print_warnings
+from agentvm.cli.image import EXAMPLES, image, show_built
 from agentvm.cli.names import IMAGE, id_of, image_argument
 from agentvm.cli.options import check_key
-from agentvm.cli.table import Item, Show, plain
+from agentvm.cli.table import Show, plain
 
 OTHER_KEY = "AVM_OTHER_KEY"
 SERVER_HELP = f"URL (its key in {OTHER_KEY}), or a profile of avm login."
@@ -125,13 +125,7 @@ def other_server(named: str) -> Api:
 
 def _load(api: Api, show: Show, data: bytes, **fields: Any) -> None:
     built = api.upload(data, "image.load", media_type="application/gzip", **fields)
-    if show.as_json:
-        show.json(built)
-        return
-    print_warnings(built)
-    record: Item = built.get("image", {})
-    show.record(record, DETAILS)
-    click.echo(f"To chat with it: avm chat --session {plain(record.get('sessionId'))}", err=True)
+    show_built(show, built)
 
 
 def _conflict(chosen: str) -> str:

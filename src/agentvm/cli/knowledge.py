@@ -2,30 +2,49 @@
 
 import base64
 import hashlib
+import re
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
+from agentvm.cli import program
 from agentvm.cli.api import Api, RequestFailed, confirm, tenant_command, yes_option
-from agentvm.cli.table import Columns, Item, Show, moment, plain
-from agentvm.errors import NotFound
+from agentvm.cli.options import keep_name
+from agentvm.cli.table import Columns, Item, Show, lines, moment, plain
+from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceNotFound
+from agentvm.knowledge.chunk import OVERLAP_CHARACTERS, SIZE_CHARACTERS
+from agentvm.model.collection import DOCUMENT_MAX_BYTES
 
 EXAMPLES = """\b
 Examples:
-  avm knowledge add company-docs ./docs               every document below a folder
+  avm knowledge add ./company-docs                    every document below a folder, named as the folder is
+  avm knowledge add company-docs ./docs
   avm knowledge add company-docs ./docs --chunk 600
   avm knowledge search company-docs "How long can I return things?"
   avm knowledge open "resource://knowledge/company-docs@1.0.0#returns.md:0-120"
   avm knowledge documents company-docs                of a collection, with their progress
-  avm knowledge remove company-docs old/prices.xlsx   from every revision
+  avm knowledge delete company-docs old/prices.xlsx   from every revision
 """
 
 FILES_MAX = 10_000
+DOCUMENT_NAME_MAX = 200
+NAME_MAX = 64
+NOTED_MAX = 10
+"""Documents that are named one by one."""
+SEARCH_NOTED_MAX = 3
+"""Documents that are named with each search because it cannot find them."""
 INLINE_MAX_BYTES = 2 * 1024 * 1024
 """Documents of more bytes together go into a collection: a version holds 4 MiB, and files grow by a third in JSON."""
 TEXTS = {"txt": "text/plain", "md": "text/markdown", "markdown": "text/markdown"}
 ENDINGS = frozenset({*TEXTS, "csv", "tsv", "json", "html", "htm", "eml", "log", "pdf", "docx", "pptx", "xlsx"})
+
+_REFUSED = frozenset({InvalidInput.code, InputTooLarge.code, "request_entity_too_large"})
+"""Reasons that are of one document."""
 
 COLUMNS: Columns = {"CITATION": "cite", "TITLE": "title", "HEADING": "heading", "TEXT": lambda item: _beginning(item)}
 DOCUMENT_COLUMNS: Columns = {
@@ -42,7 +61,7 @@ COLLECTION_COLUMNS: Columns = {
     "BYTES": "bytes",
     "CHANGED (UTC)": moment("updatedAt"),
 }
-DETAILS: Columns = {"Document": "document", "Title": "title", "From": "start", "To": "end", "Text": "text"}
+DETAILS: Columns = {"Document": "document", "Title": "title", "From": "start", "To": "end"}
 
 
 @click.group(epilog=EXAMPLES)
@@ -51,47 +70,58 @@ def knowledge() -> None:
 
 
 @knowledge.command("add", epilog=EXAMPLES)
-@click.argument("name")
-@click.argument("folder", type=click.Path(exists=True, path_type=Path))
+@click.argument("names", nargs=-1, required=True, metavar="[NAME] FOLDER")
 @click.option("--chunk", type=click.IntRange(50, 100_000), help="Characters of a passage (default: 800).")
-@click.option(
-    "--overlap", type=click.IntRange(0, 10_000), default=100, show_default=True, help="Characters two passages share."
-)
-@click.option("--inject", type=click.IntRange(0, 20), help="Passages that models are told with each question.")
-@click.option("--collection", "collected", is_flag=True, help="Keep the documents in a collection, also if they are few.")
+@click.option("--overlap", type=click.IntRange(0, 10_000), help="Characters two passages share (default: 100).")
+@click.option("--inject", type=click.IntRange(0, 20), help="Passages added to the prompt of each question.")
+@click.option("--mode", type=click.Choice(["words", "vectors", "both"]), help="What a search compares (default: words).")
+@click.option("--collection", "collected", is_flag=True, help="Use a collection, also for few documents.")
 @tenant_command
 def add(
-    api: Api, show: Show, name: str, folder: Path, chunk: int | None, overlap: int, inject: int | None, *, collected: bool
+    api: Api,
+    show: Show,
+    /,
+    names: tuple[str, ...],
+    chunk: int | None,
+    overlap: int | None,
+    inject: int | None,
+    mode: str | None,
+    *,
+    collected: bool,
 ) -> None:
     """Publish the documents of FOLDER as the knowledge base NAME.
 
-    FOLDER may be one file. A knowledge base that is already there gets its next version. More than 2 MiB go into a collection
-    of the same name; files that it has already are not sent again.
+    FOLDER may be one file. Without NAME it is that of the folder. A knowledge base that is already there gets its next
+    version if anything has changed, with the options that it has unless others are given. More than 2 MiB go into a collection
+    of the same name; files that it has already are not sent again. Files that cannot be taken are named, the others published.
     """
-    files, skipped = _find(folder)
-    for path in skipped:
-        _note(f"{plain(path)} is left out: it is none of {', '.join(sorted(ENDINGS))}")
+    name, folder = _named(names)
+    files = _find(folder)
     if not files:
-        raise click.ClickException(f"{plain(folder)} has no documents; these can be read: {', '.join(sorted(ENDINGS))}")
+        raise click.ClickException(
+            f"{plain(folder)} has no documents that can be taken; these can be read: {', '.join(sorted(ENDINGS))}"
+        )
     large = sum(path.stat().st_size for path in files.values()) > INLINE_MAX_BYTES
     if collected or large or _has_collection(api, name):
         content: dict[str, object] = {"collection": _collect(api, name, files)}
+        if folder.is_dir():
+            _note_others(api, name, files)
     else:
-        content = {"documents": [{"id": key, "title": path.stem, **_content(path)} for key, path in files.items()]}
-    if chunk is not None:
-        content["chunking"] = {"size": chunk, "overlap": min(overlap, chunk - 1)}
-    if inject is not None:
-        content["retrieval"] = {"inject": inject}
-    try:
-        reply = api.call("resource.update", f"resource://knowledge/{name}", content=content, bump="minor")
-    except RequestFailed as error:
-        if error.code != ResourceNotFound.code:
-            raise
-        reply = api.call("resource.register", type="knowledge", name=name, content=content)
+        content = {"documents": [{"id": key, "title": _printable(path.stem), **_content(path)} for key, path in files.items()]}
+    newest = _newest(api, name)
+    content |= {} if newest is None else _options_of(newest)
+    _set_options(content, chunk, overlap, inject, mode)
+    reply = _publish(api, name, content, newest)
     shown: Columns = {"Knowledge": "uri", "Documents": lambda item: str(len(files)), "Digest": "digest"}
     if "collection" in content:
         shown = {**shown, "Collection": lambda item: str(content["collection"])}
     show.record(reply, shown)
+    if newest is not None and reply["digest"] == newest["digest"]:
+        _note("Nothing has changed: this is the version that was there")
+    elif "collection" in content:
+        _note(f"They are being read; their state: {program()} knowledge documents {plain(name)}")
+    else:
+        _read_now(api, reply["uri"])
 
 
 @knowledge.command("collections")
@@ -102,19 +132,22 @@ def list_collections(api: Api, show: Show) -> None:
 
 
 @knowledge.command("documents")
-@click.argument("collection")
+@click.argument("name")
 @tenant_command
-def list_documents(api: Api, show: Show, collection: str) -> None:
-    """List the documents of a collection and their indexing status."""
-    show.items(api.items("collection.documents", collection), DOCUMENT_COLUMNS, none="No documents yet.")
+def list_documents(api: Api, show: Show, name: str) -> None:
+    """List the documents of a knowledge base or of a collection.
+
+    Those of a collection are shown with their indexing status.
+    """
+    show.items(iter(_documents(api, name)), DOCUMENT_COLUMNS, none="No documents yet.")
 
 
-@knowledge.command("remove", epilog=EXAMPLES)
+@knowledge.command("delete", epilog=EXAMPLES)
 @click.argument("collection")
 @click.argument("document", required=False)
 @yes_option
 @tenant_command
-def remove(api: Api, show: Show, collection: str, document: str | None, yes: bool) -> None:
+def delete(api: Api, show: Show, collection: str, document: str | None, yes: bool) -> None:
     """Delete a document of a collection, or the collection."""
     named = f"the collection {collection}" if document is None else f"{document} from every revision of {collection}"
     confirm(f"Delete {plain(named)}?", yes=yes)
@@ -125,26 +158,72 @@ def remove(api: Api, show: Show, collection: str, document: str | None, yes: boo
     show.done(f"Deleted {plain(named)}.", {"deleted": named})
 
 
+keep_name(knowledge, "remove", delete)
+
+
+def _documents(api: Api, name: str) -> list[Item]:
+    """Returns the documents of a collection; if there is none of that name, those of the knowledge base."""
+    try:
+        return list(api.items("collection.documents", name))
+    except RequestFailed as error:
+        if error.code != NotFound.code:
+            raise
+        missing = error
+    try:
+        manifest = api.call("resource.resolve_uri", uri=_uri(name))["rendered"]
+    except RequestFailed as error:
+        raise missing if error.code == ResourceNotFound.code else error from None
+    collection, _, revision = str(manifest.get("collection", "")).partition("@")
+    if collection:
+        return list(api.items("collection.documents", collection, revision=int(revision)))
+    return [{**one, "document": one["id"]} for one in manifest["documents"]]
+
+
+def _uri(name: str) -> str:
+    return name if name.startswith("resource://") else f"resource://knowledge/{name}"
+
+
 @knowledge.command("search", epilog=EXAMPLES)
 @click.argument("name")
 @click.argument("question")
-@click.option("-k", "count", type=click.IntRange(1, 20), help="How many passages.")
+@click.option("-k", "count", type=click.IntRange(1, 20), help="Maximum number of passages.")
 @tenant_command
 def search(api: Api, show: Show, name: str, question: str, count: int | None) -> None:
     """Search the documents of a knowledge base."""
-    uri = name if name.startswith("resource://") else f"resource://knowledge/{name}"
-    hits = api.call_model("resource.query", uri, q=question, k=count)
-    for problem in hits.get("problems") or ():
-        _note(f"{plain(problem['document'])}: {plain(problem['problem'])}")
+    hits = api.call_model("resource.query", _uri(name), q=question, k=count)
     show.items(iter(hits["passages"]), COLUMNS, none="Nothing found.")
+    _note_problems(hits, name)
 
 
 @knowledge.command("open", epilog=EXAMPLES)
 @click.argument("cite", metavar="CITATION")
 @tenant_command
 def open_citation(api: Api, show: Show, cite: str) -> None:
-    """Show exactly the characters that a citation names."""
-    show.record(api.call("resource.passage", cite=cite), DETAILS)
+    """Print the text that a citation refers to."""
+    passage = api.call("resource.passage", cite=cite)
+    show.record(passage, DETAILS)
+    if not show.as_json:
+        click.echo(f"\n{lines(str(passage['text']))}")
+
+
+def _named(names: tuple[str, ...]) -> tuple[str, Path]:
+    """Returns the name of a knowledge base and the folder of its documents."""
+    if len(names) > 2:
+        raise click.UsageError("Give one name and one folder.")
+    folder = Path(names[-1])
+    if not folder.exists():
+        hint = " Give a folder after the name." if len(names) == 1 else ""
+        raise click.UsageError(f"{plain(folder)} is not there.{hint}")
+    return names[0] if len(names) == 2 else _name_of(folder), folder
+
+
+def _name_of(folder: Path) -> str:
+    """Returns the name of a knowledge base after a folder or a file."""
+    path = folder.resolve()
+    name = re.sub("[^a-z0-9]+", "-", (path.stem if path.is_file() else path.name).lower()).strip("-")
+    if not name:
+        raise click.UsageError(f"No knowledge base can be named as {plain(folder)} is: give a name before it.")
+    return name[:NAME_MAX].rstrip("-")
 
 
 def _has_collection(api: Api, name: str) -> bool:
@@ -157,38 +236,116 @@ def _has_collection(api: Api, name: str) -> bool:
     return True
 
 
+def _newest(api: Api, name: str) -> Item | None:
+    """Returns the newest version of a knowledge base, if there is one."""
+    try:
+        version: Item = api.call("resource.resolve_uri", uri=_uri(name), expand="content")
+    except RequestFailed as error:
+        if error.code != ResourceNotFound.code:
+            raise
+        return None
+    return version
+
+
+def _options_of(version: Item) -> dict[str, Any]:
+    """Returns how a version of a knowledge base is cut, searched and used."""
+    content = version["content"]
+    return {key: content[key] for key in ("chunking", "retrieval", "instructions") if content.get(key) is not None}
+
+
+def _publish(api: Api, name: str, content: dict[str, object], newest: Item | None) -> Item:
+    """Publishes a version, unless the newest one has the same content; returns it."""
+    if newest is None:
+        return dict(api.call("resource.register", type="knowledge", name=name, content=content))
+    update = partial(api.call, "resource.update", _uri(name), content=content, bump="minor")
+    if update(dry_run=True)["digest"] == newest["digest"]:
+        return {"uri": newest["resolved"], "version": newest["resolved"].partition("@")[2], "digest": newest["digest"]}
+    return dict(update())
+
+
+def _set_options(content: dict[str, Any], chunk: int | None, overlap: int | None, inject: int | None, mode: str | None) -> None:
+    """Changes how a knowledge base is cut and searched; without an option as it is."""
+    if chunk is not None or overlap is not None:
+        chunking = content.get("chunking") or {"size": SIZE_CHARACTERS}
+        size = chunking["size"] if chunk is None else chunk
+        shared = chunking.get("overlap", OVERLAP_CHARACTERS) if overlap is None else overlap
+        content["chunking"] = {"size": size, "overlap": min(shared, size - 1)}
+    retrieval = {key: value for key, value in {"inject": inject, "mode": mode}.items() if value is not None}
+    if retrieval:
+        content["retrieval"] = {**(content.get("retrieval") or {}), **retrieval}
+
+
 def _collect(api: Api, name: str, files: dict[str, Path]) -> str:
     """Brings a collection up to date, and returns its reference. Files that it has with the same bytes are not sent."""
     if not _has_collection(api, name):
         api.call("collection.create", name=name)
     there = {one["document"]: one.get("digest") for one in api.items("collection.documents", name)}
-    sent = 0
+    sent, refused = 0, list[str]()
     for document, path in files.items():
         with path.open("rb") as file:
             if there.get(document) == f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}":
                 continue
             file.seek(0)
-            api.upload(file, "collection.put_document", name, document, title=path.stem)
+            try:
+                api.upload(file, "collection.put_document", name, document, title=_printable(path.stem))
+            except RequestFailed as error:
+                if error.code not in _REFUSED:
+                    raise
+                refused.append(document)
+                _note(f"{plain(document)} is left out: {error.message}")
+                continue
         sent += 1
         _note(f"{plain(document)} ({sent:,} sent)")
+    for document in refused:
+        del files[document]
+    if not files:
+        raise click.ClickException("No document was taken; the knowledge base stays as it is.")
     _note(f"{sent:,} of {len(files):,} documents were sent; the others are there already")
     return f"{name}@{api.call('collection.get', name)['revision']}"
 
 
-def _find(folder: Path) -> tuple[dict[str, Path], list[Path]]:
-    """Returns the documents below a folder by their ids, and the files that are none. Hidden ones are left alone."""
+def _note_others(api: Api, name: str, files: Collection[str]) -> None:
+    """Names documents of a collection that are not in the folder: agents continue to find them."""
+    others = [plain(one["document"]) for one in api.items("collection.documents", name) if one["document"] not in files]
+    if others:
+        more = f" and {len(others) - NOTED_MAX:,} more" if len(others) > NOTED_MAX else ""
+        _note(f"Not in the folder, and still in the collection: {', '.join(others[:NOTED_MAX])}{more}")
+        _note(f"To delete one from every revision: {program()} knowledge delete {plain(name)} DOCUMENT")
+
+
+def _find(folder: Path) -> dict[str, Path]:
+    """Returns the documents below a folder by their ids, and names the files that cannot be added. Hidden files are skipped."""
     files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
+    root = folder.parent if folder.is_file() else folder
+    home = folder.resolve()
     documents: dict[str, Path] = {}
-    skipped: list[Path] = []
-    for path in files[:FILES_MAX]:
-        relative = path.relative_to(folder.parent if folder.is_file() else folder)
+    for path in files:
+        relative = path.relative_to(root)
         if any(part.startswith(".") for part in relative.parts):
             continue
-        if _ending(path) in ENDINGS:
-            documents[_id(relative)] = path
+        document = _id(relative)
+        why = _left_out(path, document, documents)
+        if not path.resolve().is_relative_to(home):
+            # Whoever has made the folder could have somebody else publish a file of theirs.
+            why = "it is a link out of the folder"
+        if why:
+            _note(f"{plain(relative)} is left out: {why}")
         else:
-            skipped.append(relative)
-    return documents, skipped
+            documents[document] = path
+    return documents
+
+
+def _left_out(path: Path, document: str, documents: dict[str, Path]) -> str | None:
+    """Returns why a file is no document of its own; None for one that is."""
+    if _ending(path) not in ENDINGS:
+        return f"it is none of {', '.join(sorted(ENDINGS))}"
+    if not (size := path.stat().st_size):
+        return "it is empty"
+    if size > DOCUMENT_MAX_BYTES:
+        return f"it has {size:,} bytes; a document has at most {DOCUMENT_MAX_BYTES:,}"
+    if document in documents:
+        return f"its name is as that of {plain(documents[document].name)} once spaces and # are replaced; rename one of them"
+    return f"a knowledge base has at most {FILES_MAX:,} documents" if len(documents) == FILES_MAX else None
 
 
 def _ending(path: Path) -> str:
@@ -196,7 +353,11 @@ def _ending(path: Path) -> str:
 
 
 def _id(relative: Path) -> str:
-    return relative.as_posix().replace(" ", "_").replace("#", "_")[-200:]
+    return _printable(relative.as_posix()).replace(" ", "_").replace("#", "_")[-DOCUMENT_NAME_MAX:]
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "_" for letter in name)
 
 
 def _content(path: Path) -> dict[str, object]:
@@ -211,6 +372,23 @@ def _content(path: Path) -> dict[str, object]:
 
 def _note(text: str) -> None:
     click.echo(text, err=True)
+
+
+def _read_now(api: Api, uri: str) -> None:
+    """Searches once, which reads the documents, to name those that cannot be read. It is published in any case."""
+    try:
+        _note_problems(api.call_model("resource.query", uri, q=uri, k=1), uri, at_most=FILES_MAX)
+    except RequestFailed as error:
+        _note(f"It is published, and could not be searched yet: {error.message}")
+
+
+def _note_problems(hits: Item, name: str, at_most: int = SEARCH_NOTED_MAX) -> None:
+    """Names documents that a search could not read."""
+    problems = hits.get("problems") or ()
+    for problem in problems[:at_most]:
+        _note(f"Not searched: {plain(problem['document'])}: {plain(problem['problem'])}")
+    if len(problems) > at_most:
+        _note(f"Not searched: {len(problems) - at_most:,} documents more; see: {program()} knowledge documents {plain(name)}")
 
 
 def _beginning(item: Item) -> str:

@@ -39,7 +39,7 @@ class LocalPostgres:
         self._run("pg_ctl", "-l", self._folder / "postgres.log", "-w", "-t", START_SECONDS, "-o", options, "start")
 
     def stop(self) -> None:
-        """Ends it at once, as a crash does: what was committed is there after the next start."""
+        """Ends it at once, as a crash does: committed data is there after the next start."""
         self._run("pg_ctl", "-m", "immediate", "-w", "-t", STOP_SECONDS, "stop")
 
     def _run(self, program: str, *arguments: object) -> None:
@@ -68,7 +68,7 @@ def _programs() -> Path:
 
 
 def _copied(programs: Path, target: Path) -> Path:
-    """The programs where everybody finds them: a home of root's is closed to others."""
+    """Copies the programs to a folder that every user can read: root's home is closed to others."""
     package = programs.parents[1]
     for part in (package, package.with_name(f"{package.name}.libs")):
         if part.exists():

@@ -8,7 +8,7 @@ import click
 
 from agentvm.cli import profiles, program
 from agentvm.cli.api import Api, RequestFailed, warn_of_open_network
-from agentvm.cli.options import check_key, given_key, key_file_option, login_address, profile_name, profile_option
+from agentvm.cli.options import check_key, key_file_option, login_address, option_key, profile_name, profile_option
 from agentvm.cli.table import Item, plain
 from agentvm.errors import NotFound, Unauthenticated
 from agentvm.model.secret import Secret
@@ -43,7 +43,7 @@ def login(url: str | None, key_file: Path | None) -> None:
     except RequestFailed as error:
         if error.code != Unauthenticated.code:
             raise
-        key = _read_key() if key_file is None else given_key(key_file)
+        key = _read_key() if key_file is None else option_key(key_file)
         warn_of_open_network(address)
         identity = _identity(address, key)
     path = profiles.save(name, profiles.Profile(url=address, key=key))

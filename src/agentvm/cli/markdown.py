@@ -37,7 +37,7 @@ class Markdown:
 
     @property
     def at_line_start(self) -> bool:
-        """Tells whether the text so far ends with a complete line."""
+        """Returns whether the text so far ends with a complete line."""
         return self._lines.at_line_start and not self._pending
 
     def feed(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""avm memory — notes that the agents of a container are told in every conversation."""
+"""avm memory — notes in every prompt of the agents of a container."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
+from agentvm.cli.options import keep_name
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 from agentvm.cli.transfer import check_absent, force_option, write_atomically
 
@@ -13,7 +14,7 @@ EXAMPLES = """\b
 Examples:
   avm memory list                                     of the container `default`
   avm memory add "Prefers short answers" --pin
-  avm memory keep mem_…                               a proposed one
+  avm memory accept mem_…                             a proposed one
   avm memory export notes.jsonl --container alice
   avm memory import notes.jsonl --container bob
 """
@@ -34,7 +35,7 @@ DETAILS: Columns = {
     "Message": "messageId",
     "Changed (UTC)": moment("updatedAt"),
 }
-container_option = click.option("--container", default="default", show_default=True, help="The container.")
+container_option = click.option("--container", default="default", show_default=True, help="Container.")
 memory_argument = click.argument("memory_id", metavar="MEMORY")
 
 
@@ -47,13 +48,13 @@ def memory() -> None:
 @container_option
 @tenant_command
 def list_memories(api: Api, show: Show, container: str) -> None:
-    """List memories, the newest first."""
+    """List memories, newest first."""
     show.items(api.items("memory.list", container), COLUMNS, none="No memories.")
 
 
 @memory.command("add", epilog=EXAMPLES)
 @click.argument("text")
-@click.option("--pin", is_flag=True, help="Tell it in every conversation, whatever the question.")
+@click.option("--pin", is_flag=True, help="Add it to every prompt.")
 @container_option
 @tenant_command
 def add_memory(api: Api, show: Show, text: str, pin: bool, container: str) -> None:
@@ -63,8 +64,8 @@ def add_memory(api: Api, show: Show, text: str, pin: bool, container: str) -> No
 
 @memory.command("edit")
 @memory_argument
-@click.option("--text", help="The new text.")
-@click.option("--pin/--unpin", "pinned", default=None, help="Tell it always, or only as far as there is room.")
+@click.option("--text", help="New text.")
+@click.option("--pin/--unpin", "pinned", default=None, help="Add it to every prompt, or only if there is room.")
 @container_option
 @tenant_command
 def edit_memory(api: Api, show: Show, memory_id: str, text: str | None, pinned: bool | None, container: str) -> None:
@@ -72,13 +73,16 @@ def edit_memory(api: Api, show: Show, memory_id: str, text: str | None, pinned: 
     _change(api, show, container, memory_id, text, pinned)
 
 
-@memory.command("keep")
+@memory.command("accept")
 @memory_argument
 @container_option
 @tenant_command
-def keep_memory(api: Api, show: Show, memory_id: str, container: str) -> None:
+def accept_memory(api: Api, show: Show, memory_id: str, container: str) -> None:
     """Accept a memory that an agent has proposed."""
     _change(api, show, container, memory_id, None, None)
+
+
+keep_name(memory, "keep", accept_memory)
 
 
 @memory.command("delete")
@@ -112,7 +116,10 @@ def export_memories(api: Api, show: Show, file: Path, container: str, force: boo
 @container_option
 @tenant_command
 def import_memories(api: Api, show: Show, file: Path, container: str) -> None:
-    """Import the memories of a file into a container. Those with the same ids are replaced; proposed ones are left out."""
+    """Import the memories of a file into a container.
+
+    Memories with the same ids are replaced; proposed ones are skipped.
+    """
     count = 0
     for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         try:

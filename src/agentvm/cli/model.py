@@ -1,4 +1,4 @@
-"""avm model — installs and lists the weights of embedded models."""
+"""avm model — installs, lists and deletes the weights of embedded models."""
 
 import hashlib
 from pathlib import Path
@@ -6,9 +6,11 @@ from pathlib import Path
 import click
 
 from agentvm.cli import program
+from agentvm.cli.api import confirm, yes_option
 from agentvm.config import from_environment
 from agentvm.drivers.model_catalog import CATALOG, DEFAULT_MODEL, CatalogModel
-from agentvm.drivers.weights import default_model_dir, pull
+from agentvm.drivers.weights import default_model_dir, pull, weights_path
+from agentvm.errors import NotFound
 
 EXAMPLES = """\b
 Examples:
@@ -17,12 +19,13 @@ Examples:
   avm model pull ~/Downloads/qwen3-4b.gguf           a local file
   avm model pull --url https://... --sha256 <64 digits>
   avm serve --model local/qwen3-4b                   use it
+  avm model delete qwen3-4b
 """
 
 
 @click.group(epilog=EXAMPLES)
 def model() -> None:
-    """Install and list embedded models."""
+    """Install, list and delete embedded models."""
 
 
 @model.command("pull", epilog=EXAMPLES)
@@ -59,11 +62,24 @@ def list_models(with_catalog: bool) -> None:
                 click.echo(f"{each.name}  {each.about}  ({each.needs}, {each.license})  {program()} model pull {each.name}")
 
 
+@model.command("delete")
+@click.argument("name")
+@yes_option
+def delete_model(name: str, yes: bool) -> None:
+    """Delete the file of an installed model."""
+    path = weights_path(model_dir(), name.removeprefix("local/"))
+    if path is None:
+        raise NotFound(f"There is no model {name} in {model_dir()}. List them: {program()} model list")
+    confirm(f"Delete local/{path.stem} ({path})?", yes=yes)
+    path.unlink()
+    click.echo(f"local/{path.stem} is deleted.")
+
+
 def model_dir() -> Path:
     return from_environment().model_dir or default_model_dir()
 
 
-def is_whole(path: Path, model: CatalogModel) -> bool:
-    """Tells whether the file is the published one."""
+def is_complete(path: Path, model: CatalogModel) -> bool:
+    """Returns whether the file is the published one."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == model.gguf_sha256

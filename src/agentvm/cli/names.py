@@ -1,4 +1,5 @@
-"""Names — resolves what a user types into an id: an id, a name, a unique prefix of an id, or `last`.
+"""Names — resolves the name that a user types into an id: an id, a name, a unique prefix of an id, the tag of an image, or
+`last`.
 
 A complete id is used without a request. Prefixes of sessions, turns and images are looked up among the newest only.
 """
@@ -14,6 +15,7 @@ import click
 from agentvm.cli.api import Api, RequestFailed
 from agentvm.cli.exit_codes import ExitCode
 from agentvm.cli.table import Item, plain
+from agentvm.errors import DefinitionNotFound
 
 LAST = "last"
 NEWEST_MAX = 2_000
@@ -22,6 +24,8 @@ LAST_AMONG_MAX = 200
 """Items among which `last` is looked up."""
 PREFIX_CHARACTERS_MIN = 4
 """Characters of an id prefix after the tag."""
+IMAGE_TAG = "image:"
+"""Before the tag of an image, as in the name of an agent."""
 _CANDIDATES_MAX = 10
 _WHOLE_ID = re.compile(r"[a-z]+_[0-9a-z]{8,}_[0-9a-z]{12,}")
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -119,6 +123,10 @@ def tenant_id_of(api: Api, text: str) -> str:
 
 def find(api: Api, entity: Entity, text: str) -> Item:
     """The named item; `RequestFailed` when there is none, `Ambiguous` when there are several."""
+    if entity is IMAGE and text.startswith(IMAGE_TAG):
+        for item in api.items(entity.list, tag=text.removeprefix(IMAGE_TAG)):
+            return item
+        raise RequestFailed(f"No image has the tag {plain(text.removeprefix(IMAGE_TAG))}.", exit_code=ExitCode.NOT_FOUND)
     if text == LAST and entity is IMAGE:
         # Images are listed by container; the last session has the last image.
         return api.call(entity.get, str(_last(api, SESSION)["imageId"]))
@@ -139,6 +147,22 @@ def find(api: Api, entity: Entity, text: str) -> Item:
         if matching:
             raise Ambiguous(_choices(entity, text, matching))
     raise not_found
+
+
+def call_agent(api: Api, call: Callable[[str], Item], agent: str, container: str | None) -> Item:
+    """Calls with an agent as the server names it; if it has none of that name, with the image that is named so."""
+    try:
+        return call(agent)
+    except RequestFailed as error:
+        if error.code != DefinitionNotFound.code:
+            raise
+        images = api.items(IMAGE.list, at_most=NEWEST_MAX, container_id=container)
+        matching = _named(images, "name", agent)
+        if not matching:
+            raise
+    if len(matching) > 1:
+        raise Ambiguous(_choices(IMAGE, agent, matching))
+    return call(str(matching[0][IMAGE.id_field]))
 
 
 def names_of(api: Api, entity: Entity) -> dict[object, object]:

@@ -50,7 +50,12 @@ KEY_FILE_CHARACTERS_MAX = 65_536
 """Tokens of identity providers can be long; a longer file is not a key file."""
 
 
-def given_key(key_file: Path | None, url: str | None = None) -> Secret | None:
+def keep_name(group: click.Group, name: str, command: click.Command) -> None:
+    """Lets scripts call a command by its earlier name, which the help does not show."""
+    group.add_command(click.Command(name, params=command.params, callback=command.callback, help=command.help, hidden=True))
+
+
+def option_key(key_file: Path | None, url: str | None = None) -> Secret | None:
     """The API key: from the file, AVM_KEY, or the profile. An explicit --profile takes precedence over AVM_KEY.
 
     No flag takes the key itself: every user of a machine can list the arguments of processes. A profile's key is sent only to
@@ -79,7 +84,7 @@ def check_key(text: str, where: str) -> Secret:
     return Secret(text)
 
 
-def given_url(url: str | None) -> str | None:
+def option_url(url: str | None) -> str | None:
     """The server URL: --url, the URL of an explicit profile, AVM_URL, the default profile, or the local server.
 
     None when none of these is set: the default address applies.
@@ -127,7 +132,7 @@ def _is_address_of(profile: profiles.Profile, url: str | None, *, named: bool) -
 
 def server_address(url: str | None) -> str:
     """The address of the HTTP API."""
-    return address_or_default(given_url(url))
+    return address_or_default(option_url(url))
 
 
 def login_address(url: str | None, stored: str | None) -> str:

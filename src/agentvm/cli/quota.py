@@ -6,6 +6,7 @@ import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.names import named_users, user_option
+from agentvm.cli.options import keep_name
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 from agentvm.model.account import METRICS
 from agentvm.model.money import dollars, to_nano
@@ -16,7 +17,7 @@ Examples:
   avm quota set tokens_per_day --hard 100000 --soft 80000 --user alice
   avm quota set tokens_per_day --hard 20000 --each-user
   avm quota set budget_per_month --hard 25             in dollars
-  avm quota remove tokens_per_day --user alice
+  avm quota delete tokens_per_day --user alice
 """
 
 MONEY = "budget_per_month"
@@ -35,6 +36,11 @@ COLUMNS: Columns = {
 }
 
 
+METRIC_LIST = f"METRIC is one of {', '.join(METRICS)}.\n\n"
+
+metric_argument = click.argument("metric", type=click.Choice(tuple(METRICS)), metavar="METRIC")
+
+
 @click.group(epilog=EXAMPLES)
 def quota() -> None:
     """Show and set usage limits."""
@@ -48,8 +54,8 @@ def list_quotas(api: Api, show: Show, user: str | None) -> None:
     _show(api, show, list(api.items("quota.list", user_id=user)))
 
 
-@quota.command("set", epilog=EXAMPLES)
-@click.argument("metric", type=click.Choice(tuple(METRICS)))
+@quota.command("set", epilog=METRIC_LIST + EXAMPLES)
+@metric_argument
 @click.option("--hard", metavar="N", help="Limit above which requests are refused; dollars for budget_per_month.")
 @click.option("--soft", metavar="N", help="Limit above which a warning is sent.")
 @user_option("For this user only: id or external id.")
@@ -69,17 +75,20 @@ def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | N
         _show(api, show, [quota])
 
 
-@quota.command("remove")
-@click.argument("metric", type=click.Choice(tuple(METRICS)))
+@quota.command("delete", epilog=METRIC_LIST)
+@metric_argument
 @user_option("Limit of this user: id or external id.")
 @click.option("--each-user", is_flag=True, help="Default limit of every user.")
 @yes_option
 @tenant_command
-def remove_quota(api: Api, show: Show, metric: str, user: str | None, each_user: bool, yes: bool) -> None:
-    """Remove a limit; the limit of the tenant's plan applies again."""
-    confirm(f"Remove the limit {metric}?", yes=yes)
+def delete_quota(api: Api, show: Show, metric: str, user: str | None, each_user: bool, yes: bool) -> None:
+    """Delete a limit; the limit of the tenant's plan applies again."""
+    confirm(f"Delete the limit {metric}?", yes=yes)
     api.call("quota.delete", metric=metric, user_id=user, each_user=each_user or None)
-    show.done(f"The limit {metric} is removed.")
+    show.done(f"The limit {metric} is deleted.")
+
+
+keep_name(quota, "remove", delete_quota)
 
 
 def _show(api: Api, show: Show, items: list[Item]) -> None:

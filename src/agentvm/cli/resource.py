@@ -196,10 +196,12 @@ def resolve(api: Api, show: Show, uri: ResourceUri, args: tuple[tuple[str, objec
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Output file (default: TYPE-NAME.tar.gz)."
 )
 @click.option("--no-deps", is_flag=True, help="Without dependencies.")
+@click.option("--no-documents", is_flag=True, help="Without the documents of collections.")
 @tenant_command
-def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps: bool) -> None:
+def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps: bool, no_documents: bool) -> None:
     """Export a version and its dependencies as an archive."""
-    data = api.call_bytes("resource.export", _name(uri), version=uri.selector, deps=not no_deps)
+    choice = {"deps": not no_deps, "documents": not no_documents}
+    data = api.call_bytes("resource.export", _name(uri), version=uri.selector, **choice)
     output = Path(f"{uri.type}-{uri.name}.tar.gz") if output is None else output
     try:
         output.write_bytes(data)
@@ -246,7 +248,7 @@ def versions(api: Api, show: Show, uri: ResourceUri) -> None:
 
 @resource.command("pin")
 @uri_argument
-@click.option("--bump", type=click.Choice(["patch", "minor", "major"]), default="patch", help="Which number goes up.")
+@click.option("--bump", type=click.Choice(["patch", "minor", "major"]), default="patch", help="Version number to raise.")
 @dry_run_option
 @tenant_command
 def pin(api: Api, show: Show, uri: ResourceUri, bump: Bump, dry_run: bool) -> None:

@@ -160,7 +160,7 @@ def _as_version(version: str, digest: str) -> ResourceVersion:
 def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = False) -> tuple[Path, FolderItem]:
     """Writes a resource into a folder. A folder with another resource, or with changed files without `force`, is refused."""
     named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
-    data = api.call_bytes("resource.export", named, version=uri.selector, deps=False)
+    data = api.call_bytes("resource.export", named, version=uri.selector, deps=False, documents=False)
     item = item_of(read_archive(data))
     if (item.type, item.name) != (uri.type, uri.name):
         # The name becomes a path, so it must be the requested one.

@@ -1,4 +1,4 @@
-"""avm retention — how long sessions are kept, and what would be deleted now."""
+"""avm retention — how long sessions are kept, and which would be deleted now."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from agentvm.cli.table import Columns, Item, Show
 
 EXAMPLES = """\b
 Examples:
-  avm retention                                        the current policy, and what it would delete now
+  avm retention                                        the current policy, and the sessions it would delete now
   avm retention --session-days 90                      what another policy would delete (dry run)
   avm config set retention.sessionDays=90 --tenant acme
 """
@@ -42,12 +42,12 @@ days = click.IntRange(min=1, max=UNLIMITED_DAYS)
 @click.command(epilog=EXAMPLES)
 @click.option("--session-days", type=days, metavar="DAYS", help="Try this limit for idle sessions.")
 @click.option("--archived-days", type=days, metavar="DAYS", help="Try this limit for archived sessions.")
-@click.option("--stateless-days", type=days, metavar="DAYS", help="Try this limit for sessions whose client has the history.")
+@click.option("--stateless-days", type=days, metavar="DAYS", help="Try this limit for sessions of stateless clients.")
 @click.option("--rewound-days", type=days, metavar="DAYS", help="Try this limit for rewound messages.")
 @click.option("--message-days", type=days, metavar="DAYS", help="Try this limit for turns of active sessions.")
 @tenant_command
 def retention(api: Api, show: Show, /, **tried: int | None) -> None:
-    """Show the retention policy and what it would delete.
+    """Show the retention policy and the sessions it would delete.
 
     The policy is applied every hour. The options are a dry run; `avm config set retention.…` changes the policy.
     """

@@ -29,18 +29,18 @@ def sandbox() -> None:
 
 
 @sandbox.command("run", epilog=EXAMPLES)
-@click.option("--engine", type=click.Choice(ENGINES), help="Language of FILE; by default that of its name.")
+@click.option("--engine", type=click.Choice(ENGINES), help="Language of FILE (default: by its name).")
 @click.option("--input", "input_json", metavar="JSON", help="Arguments of run(…), an object.")
 @click.option(
     "--file",
     "files",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="A file for the workspace; may be repeated.",
+    help="File for the workspace; repeatable.",
 )
-@click.option("--sandbox", "uri", metavar="URI", help="Sandbox whose limits, files and network hold.")
+@click.option("--sandbox", "uri", metavar="URI", help="Sandbox: its limits, files and network apply.")
 @click.option("--timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Time after which the code is killed.")
-@click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write changed files here.")
+@click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder for the changed files.")
 @click.argument("arguments", nargs=-1, required=True, metavar="FILE | -- PROGRAM…")
 @tenant_command
 def run_code(
@@ -56,7 +56,7 @@ def run_code(
 ) -> int:
     """Run a file of code, `-` for stdin, or a program with its arguments.
 
-    Ends with the exit code of the code; 1 if it was killed.
+    The exit code is that of the code; 1 if it was killed.
     """
     fields: dict[str, Any] = {"files": {path.name: {"data": path.read_bytes()} for path in files}, "sandbox": uri}
     if timeout is not None:

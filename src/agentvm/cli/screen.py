@@ -2,8 +2,9 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 import msgspec
@@ -16,6 +17,8 @@ from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolC
 from agentvm.protocol.link import WireEvent
 
 LINE_CHARACTERS_MAX = 160
+CITATION_CHARACTERS_MAX = 1_000
+"""Longer than any citation: half of one opens nothing."""
 LABEL_INDENT_COLUMNS = 24
 """Indentation of the labels in a list of sessions."""
 
@@ -32,6 +35,11 @@ def one_line(text: str, width: int = LINE_CHARACTERS_MAX) -> str:
     return shortened(clean(text), width)
 
 
+def citation_line(cited: Mapping[str, Any]) -> str:
+    """Returns the number of a passage in an answer, and its URI for `avm knowledge open`."""
+    return one_line(f"[{cited.get('n')}] {cited.get('cite')}", CITATION_CHARACTERS_MAX)
+
+
 class Screen:
     """Shows one chat. `live` is for a terminal: it also shows transient progress.
 
@@ -46,7 +54,7 @@ class Screen:
         self._has_progress = False
         self._inputs: dict[str, object] = {}
         self.failed = False
-        """Tells whether an error was shown."""
+        """Returns whether an error was shown."""
 
     def show(self, event: WireEvent) -> None:
         """Shows an event of a turn; most have no output."""
@@ -69,6 +77,8 @@ class Screen:
                 self._tool(data, str(data.get("result")))
             case "tool_failed":
                 self._tool(data, f"failed: {data.get('error')}")
+            case "assistant_message":
+                self._cite(data.get("citations"))
             case "error_occurred":
                 self.error(str(data.get("message")))
             case "turn_response":
@@ -115,9 +125,10 @@ class Screen:
                 case UserMessage(content=content):
                     number += 1
                     self._out(f"{self._wrapped(f'{number}> {clean(text_of(content))}')}\n", bold=True)
-                case AssistantMessage(text=text):
+                case AssistantMessage(text=text, citations=citations):
                     self._answer(clean(text))
                     self._fresh_line()
+                    self._cite(msgspec.to_builtins(citations))
                 case ToolCallMessage(tool_call=call):
                     self._inputs[call.id] = call.input
                 case ToolResultMessage(tool_result=result):
@@ -142,6 +153,10 @@ class Screen:
         tool_input = self._inputs.pop(str(data.get("toolId")), None)
         arguments = msgspec.json.encode(tool_input).decode() if tool_input else ""
         self.notice(one_line(f"[{data.get('toolName')}] {arguments} → {result}"))
+
+    def _cite(self, citations: object) -> None:
+        for cited in citations if isinstance(citations, list | tuple) else ():
+            self.notice(citation_line(cited))
 
     def _end(self, data: dict[str, object]) -> None:
         self._inputs.clear()

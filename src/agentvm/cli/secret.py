@@ -5,6 +5,7 @@ import sys
 import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
+from agentvm.cli.options import keep_name
 from agentvm.cli.table import Columns, Show, listed, moment, plain
 
 EXAMPLES = """\b
@@ -50,15 +51,18 @@ def set_secret(api: Api, show: Show, name: str) -> None:
     show.done(f"The secret {plain(name)} is stored.")
 
 
-@secret.command("remove")
+@secret.command("delete")
 @click.argument("name")
 @yes_option
 @tenant_command
-def remove_secret(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Remove a secret."""
-    confirm(f"Remove the secret {plain(name)}? This cannot be undone.", yes=yes)
+def delete_secret(api: Api, show: Show, name: str, yes: bool) -> None:
+    """Delete a secret and its grants."""
+    confirm(f"Delete the secret {plain(name)}? This cannot be undone.", yes=yes)
     api.call("secret.delete", name)
-    show.done(f"The secret {plain(name)} is removed.")
+    show.done(f"The secret {plain(name)} is deleted.")
+
+
+keep_name(secret, "remove", delete_secret)
 
 
 @secret.command("grant", epilog=EXAMPLES)

@@ -10,7 +10,7 @@ from agentvm.cli import branches
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.draft import draft
 from agentvm.cli.names import IMAGE, SESSION, NamedType, session_argument
-from agentvm.cli.options import container_option, since_option, until_option
+from agentvm.cli.options import container_option, keep_name, since_option, until_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, shortened, when
 from agentvm.operations.http_face import NULL
 
@@ -232,10 +232,7 @@ def summaries(api: Api, show: Show, session_id: str) -> None:
 
 for command in branches.COMMANDS:
     session.add_command(command)
-# The name before `mark-read`, which sounded like reading messages.
-session.add_command(
-    click.Command("read", params=mark_read.params, callback=mark_read.callback, help=mark_read.help, hidden=True)
-)
+keep_name(session, "read", mark_read)
 
 
 def _update(api: Api, show: Show, session_id: str, done: str, **fields: object) -> None:

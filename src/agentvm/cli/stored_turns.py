@@ -11,11 +11,11 @@ import msgspec
 
 from agentvm.cli.options import loop_options
 from agentvm.cli.table import Item
-from agentvm.errors import Conflict, NotFound
+from agentvm.errors import Conflict, NotFound, not_found, shorten
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import draw
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v1 import encode_stored_events
 from agentvm.runtime.recovery.tails import read_tails
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.turn_log import TurnLog
@@ -47,10 +47,10 @@ class StoredTurns:
         """The turns of a session, newest first."""
 
         async def read(store: ReadStore) -> list[Item]:
-            tenant_id = await self._owner(store, "Session", await store.owners_of_session(session))
+            tenant_id = await self._owner(store, "Session", session, await store.owners_of_session(session))
             container_id = await store.tenant(tenant_id).find_session(SessionId(session))
             if container_id is None:
-                raise NotFound("Session not found")
+                raise not_found("Session", session)
             turns = await store.tenant(tenant_id).container(ContainerId(container_id)).log(SessionId(session)).list_turns()
             return [_item(turn) for turn in turns[::-1][:limit]]
 
@@ -75,7 +75,7 @@ class StoredTurns:
             events, complete = await (await _log_of(store, tenant_id, turn)).read_all()
             if not complete:
                 raise NotFound(EVENTS_REMOVED)
-            return [encode_told(event).bare.encode() for event in events]
+            return [encode_stored_events(event).bare.encode() for event in events]
 
         return (msgspec.json.decode(frame) for frame in self._run(read))
 
@@ -83,21 +83,21 @@ class StoredTurns:
         return anyio.run(read_data_dir, self._data_dir, read, backend_options=loop_options())
 
     async def _find(self, store: ReadStore, turn_id: str) -> tuple[TenantId, Turn]:
-        tenant_id = await self._owner(store, "Turn", await store.owners_of_turn(turn_id))
+        tenant_id = await self._owner(store, "Turn", turn_id, await store.owners_of_turn(turn_id))
         turn = await store.tenant(tenant_id).find_turn(TurnId(turn_id))
         if turn is None:
-            raise NotFound("Turn not found")
+            raise not_found("Turn", turn_id)
         return tenant_id, turn
 
-    async def _owner(self, store: ReadStore, noun: str, owners: tuple[TenantId, ...]) -> TenantId:
+    async def _owner(self, store: ReadStore, noun: str, name: str, owners: tuple[TenantId, ...]) -> TenantId:
         if self._tenant is not None:
             tenant = await store.directory.find_tenant(self._tenant)
             tenant_id = self._tenant if tenant is None else tenant.tenant_id
             owners = tuple(owner for owner in owners if owner == tenant_id)
         if not owners:
-            raise NotFound(f"{noun} not found")
+            raise not_found(noun, name)
         if len(owners) > 1:
-            raise Conflict(f"{noun} id used by several tenants; choose one with --tenant")
+            raise Conflict(f"Several tenants have a {noun.lower()} {shorten(name)}; choose one with --tenant")
         return owners[0]
 
 

@@ -40,14 +40,16 @@ class Show:
             click.echo(none, err=True)
 
     def record(self, item: Item, columns: Columns) -> None:
-        """Prints one item, a line per field that has a value."""
+        """Prints one item, a field per line; further lines of a text are indented as its first."""
         if self.as_json:
             self.json(item)
             return
-        lines = [(title, text) for title, column in columns.items() if (text := plain(_cell(item, column)))]
-        widest = max((width(title) for title, _ in lines), default=0)
-        for title, text in lines:
-            click.echo(f"{_padded(title, widest)}  {text}")
+        cells = {title: _cell(item, column) for title, column in columns.items()}
+        shown = {title: value if isinstance(value, str) else plain(value) for title, value in cells.items()}
+        widest = max((width(title) for title, text in shown.items() if text), default=0)
+        for title, text in shown.items():
+            if text:
+                click.echo(f"{_padded(title, widest)}  {lines(text.rstrip(), ' ' * (widest + 2))}")
 
     def json(self, value: object, *, exact: bool = False) -> None:
         """Prints JSON, with ISO times and dollars added unless it is `exact`."""
@@ -68,7 +70,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def shortened(text: str, characters: int) -> str:
-    """The text on one line, cut with an ellipsis after so many characters."""
+    """The text on one line, cut with an ellipsis after this many characters."""
     line = " ".join(text.split())
     return line if len(line) <= characters else f"{line[: characters - 1]}…"
 

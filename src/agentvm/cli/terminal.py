@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from anyio.from_thread import BlockingPortal
 
-from agentvm.cli import program
 from agentvm.cli.chat_commands import ChatBackend, ChatCommands, Events, titled
 from agentvm.cli.chat_session import ChatSession, first_words, words_of
 from agentvm.cli.echo import drop_typed, without_echo
 from agentvm.cli.screen import Screen
 from agentvm.cli.slash import Suggestion, parse_line, suggest
 from agentvm.cli.table import counted
-from agentvm.cli.wait_prompt import WaitPrompt
+from agentvm.cli.wait_prompt import WaitPrompt, left_open
 from agentvm.errors import AgentVMError, InvalidInput, Unauthenticated
 from agentvm.model.message import Message, UserMessage
 
@@ -35,7 +34,7 @@ PROMPT = "> "
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Blocks SIGINT in threads started meanwhile: it must wake this thread, which waits for a key."""
+    """Blocks SIGINT in threads started in the meantime: it must wake this thread, which waits for a key."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -54,6 +53,7 @@ class Terminal:
     ) -> None:
         self._portal = portal
         self._conversation = conversation
+        conversation.answers_held = live
         self._screen = screen
         self._live = live
         self._editor: LineEditor | None = None
@@ -73,7 +73,7 @@ class Terminal:
             self._commands.show_warnings()
             self._commands.show_demo_notice()
             try:
-                self._say(message)
+                self._send(message)
             except Unauthenticated:
                 raise
             except AgentVMError as error:
@@ -88,6 +88,7 @@ class Terminal:
                 self._greet()
             self._commands.show_warnings()
             self._commands.show_demo_notice()
+            self._take_up_waits()
             while (line := self._read()) is not None:
                 try:
                     if not self._run_line(line):
@@ -170,15 +171,24 @@ class Terminal:
             return False
         elif parsed.command:
             self._commands.run(parsed.command, parsed.argument)
+            if parsed.command == "resume":
+                self._take_up_waits()
         elif parsed.message:
-            self._say(parsed.message)
+            self._send(parsed.message)
         return True
 
     # --- answering
 
-    def _say(self, text: str) -> None:
-        self._stream(lambda: self._conversation.say(text))
+    def _send(self, text: str) -> None:
+        self._stream(lambda: self._conversation.send(text))
         self._answer_waits()
+
+    def _take_up_waits(self) -> None:
+        """Asks a person for the calls that waited before the chat was opened: a message would end their turn unseen."""
+        if self._live:
+            waits = self._portal.call(self._conversation.open_waits)
+            self._waits = {str(wait["waitId"]): wait for wait in waits}
+            self._answer_waits()
 
     def _answer_waits(self) -> None:
         """Asks for an answer to each call that waits, while the turn is parked."""
@@ -186,7 +196,9 @@ class Terminal:
             wait_id, wait = next(iter(self._waits.items()))
             answer = WaitPrompt(self._screen.notice, self._question).ask(wait) if self._live else None
             if answer is None:
-                self._screen.notice(f"The call waits: {program()} answer {wait_id} approve. A new message ends the turn.")
+                for left in self._waits.values():
+                    self._screen.notice(left_open(left))
+                self._screen.notice("A new message ends the turn.")
                 self._waits.clear()
                 return
             del self._waits[wait_id]

@@ -51,7 +51,7 @@ def tool_uri(text: str) -> ResourceUri:
 def try_tool(api: Api, show: Show, uri: ResourceUri, input_json: str, approve: bool, is_why: bool) -> int:
     """Call a tool once, outside a conversation, and print its result.
 
-    Ends with 1 if the tool failed.
+    The exit code is 1 if the tool failed.
     """
     try:
         input = json.loads(input_json)

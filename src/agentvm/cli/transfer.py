@@ -91,7 +91,7 @@ def _export_tenants(api: Api, show: Show, directory: Path, form: str, *, force: 
 
 
 def _tenant(api: Api) -> str | None:
-    """The tenant of an operator's export; None for everybody else, who has only one."""
+    """The tenant of an operator's export; None for other users, who have only one."""
     if api.tenant is not None:
         return api.tenant
     identity = api.call("auth.whoami")

@@ -1,11 +1,13 @@
 """avm trigger — starts agents from other programs."""
 
+from functools import partial
 from typing import Any
 
 import click
 
 from agentvm.cli.api import Api, confirm, tenant_command, yes_option
-from agentvm.cli.schedule import RUNS, budget_of, budget_options, state_of
+from agentvm.cli.names import call_agent
+from agentvm.cli.schedule import RUNS, budget_options, budget_text, in_session_option, state_of, with_budget
 from agentvm.cli.table import Columns, Show, moment, plain
 
 EXAMPLES = """\b
@@ -31,6 +33,8 @@ DETAILS: Columns = {
     "Session": "sessionMode",
     "Path": "path",
     "When asked": "onAsk",
+    "Budget": budget_text,
+    "Runs per day": "runsPerDay",
     "State": state_of,
     "Last (UTC)": moment("lastAt"),
     "Secret": "secret",
@@ -46,16 +50,21 @@ def trigger() -> None:
 @trigger.command("create", epilog=EXAMPLES)
 @click.argument("agent")
 @click.argument("message")
-@click.option("--container", "container_id", help="Container of the agent; default: your own.")
+@click.option("--container", "container_id", help="Container of the agent (default: your own).")
+@in_session_option
 @budget_options
 @tenant_command
-def create_trigger(api: Api, show: Show, /, steps: int | None, tokens: int | None, cost: str | None, **fields: Any) -> None:
-    """Let a program send AGENT the MESSAGE, and data behind it. The secret is shown once."""
-    show.record(api.call("trigger.create", **fields, budget=budget_of(steps, tokens, cost)), DETAILS)
+def create_trigger(api: Api, show: Show, /, agent: str, container_id: str | None, **fields: Any) -> None:
+    """Let signed requests send MESSAGE and their body to AGENT.
+
+    AGENT is the name of an agent, a URI, or the id or name of an image. The secret is shown once.
+    """
+    create = partial(api.call, "trigger.create", container_id=container_id, **with_budget(fields))
+    show.record(call_agent(api, lambda named: create(agent=named), agent, container_id), DETAILS)
 
 
 @trigger.command("list")
-@click.option("--container", "container_id", help="Only of this container.")
+@click.option("--container", "container_id", help="Only this container.")
 @tenant_command
 def list_triggers(api: Api, show: Show, container_id: str | None) -> None:
     """List triggers."""
@@ -73,21 +82,19 @@ def show_trigger(api: Api, show: Show, trigger_id: str) -> None:
 @trigger.command("update")
 @trigger_argument
 @click.option("--message", help="New message.")
-@click.option("--enable/--disable", "enabled", default=None, help="Resume or stop it.")
+@click.option("--enable/--disable", "enabled", default=None, help="Resume or stop the trigger.")
 @budget_options
 @tenant_command
-def update_trigger(
-    api: Api, show: Show, /, trigger_id: str, steps: int | None, tokens: int | None, cost: str | None, **fields: Any
-) -> None:
-    """Update a trigger; omitted options stay unchanged."""
-    show.record(api.call("trigger.update", trigger_id, **fields, budget=budget_of(steps, tokens, cost)), DETAILS)
+def update_trigger(api: Api, show: Show, /, trigger_id: str, **fields: Any) -> None:
+    """Update a trigger; omitted options stay unchanged. The bounds of a run replace those before, all together."""
+    show.record(api.call("trigger.update", trigger_id, **with_budget(fields)), DETAILS)
 
 
 @trigger.command("rotate")
 @trigger_argument
 @tenant_command
 def rotate_trigger(api: Api, show: Show, trigger_id: str) -> None:
-    """Replace the secret. For 24 hours both are good."""
+    """Replace the secret. The old one stays valid for 24 hours."""
     show.record(api.call("trigger.rotate", trigger_id), DETAILS)
 
 
@@ -95,7 +102,7 @@ def rotate_trigger(api: Api, show: Show, trigger_id: str) -> None:
 @trigger_argument
 @tenant_command
 def list_runs(api: Api, show: Show, trigger_id: str) -> None:
-    """List the last runs, newest first."""
+    """List the runs of a trigger, newest first."""
     show.items(api.call("trigger.runs", trigger_id)["items"], RUNS, none="No runs yet.")
 
 

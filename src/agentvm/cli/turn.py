@@ -14,6 +14,7 @@ from agentvm.cli.names import SESSION, NamedType, turn_argument
 from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.stored_turns import StoredTurns, data_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
+from agentvm.model.ledger import TIER_DRIVER
 
 EXAMPLES = """\b
 Examples:
@@ -35,7 +36,7 @@ TURNS: Columns = {
     "TURN": "turnId",
     "SESSION": "sessionId",
     "ACCEPTED (UTC)": moment("acceptedAt"),
-    "OUTCOME": lambda item: item.get("outcome", "parked" if "parkedAt" in item else "running"),
+    "OUTCOME": lambda item: item.get("outcome") or _state(item),
     "MS": lambda item: item["endedAt"] - item["acceptedAt"] if "endedAt" in item else None,
     "INPUT": lambda item: (item.get("usage") or {}).get("inputTokens"),
     "OUTPUT": lambda item: (item.get("usage") or {}).get("outputTokens"),
@@ -177,6 +178,13 @@ def _print(event: Item) -> None:
             pass
 
 
+def _state(turn: Item) -> str:
+    """The state of a turn without an outcome, and the node of a cluster that runs it."""
+    if "parkedAt" in turn:
+        return "parked"
+    return f"running (node {turn['nodeId']})" if turn.get("nodeId") else "running"
+
+
 def _reason(timeline: Item) -> str | None:
     """The error message of a failed turn, or the model's stop reason."""
     failures = [event.get("details") or {} for event in timeline.get("moments", ()) if event.get("what") == "failed"]
@@ -202,7 +210,8 @@ def _steps(timeline: Item) -> Iterator[Item]:
         yield {
             "at": start - accepted,
             "took": call["endedAt"] - start if "endedAt" in call else None,
-            "what": "model",
+            # What ran the code of tools is billed like a model.
+            "what": "code" if call.get("provider") == TIER_DRIVER else "model",
             "details": f"{call.get('provider', '')}/{call.get('model', '')}{attempt}",
             "first": call["firstTokenAt"] - start if "firstTokenAt" in call else None,
             "input": usage.get("inputTokens"),

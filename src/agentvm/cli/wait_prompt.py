@@ -4,10 +4,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agentvm.cli import program
 from agentvm.cli.table import plain
 
 APPROVAL = "Allow it? [y/n/edit/why] "
 CONSENT = "Done? [y/n/why] "
+
+
+def left_open(wait: Mapping[str, Any]) -> str:
+    """Returns the line for a call that was not answered here: how it is answered elsewhere."""
+    answer = "approve" if wait.get("kind") in ("approval", "consent") else "answer --result JSON"
+    return plain(f"{wait['toolName']} waits: {program()} answer {wait['waitId']} {answer}")
 
 
 class WaitPrompt:

@@ -1,4 +1,4 @@
-"""avm waits, avm answer — tool calls that wait for somebody."""
+"""avm waits, avm answer — tool calls that wait for an answer."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ COLUMNS: Columns = {
 
 @click.command(epilog=EXAMPLES)
 @container_option
-@click.option("--session", "session_id", metavar="SESSION", help="Only of this session.")
+@click.option("--session", "session_id", metavar="SESSION", help="Only this session.")
 @click.option("--all", "is_all", is_flag=True, help="Include calls that were answered.")
 @tenant_command
 def waits(api: Api, show: Show, container_id: str | None, session_id: str | None, is_all: bool) -> None:
@@ -46,7 +46,7 @@ def waits(api: Api, show: Show, container_id: str | None, session_id: str | None
 @click.argument("decision", type=click.Choice(("approve", "edit", "deny", "answer", "show")))
 @click.option("--input", "input_json", metavar="JSON", help="The whole new input, for `edit`.")
 @click.option("--result", "result_json", metavar="JSON", help="The result of the call, for `answer`.")
-@click.option("--reason", help="Reason that the model is told, for `deny`.")
+@click.option("--reason", help="Reason shown to the model, for `deny`.")
 @click.option("--remember", type=click.Choice(("session", "image")), help="Approve further calls of the tool there.")
 @tenant_command
 def answer(
@@ -61,7 +61,7 @@ def answer(
 ) -> None:
     """Approve, edit or deny a tool call that waits.
 
-    `answer` gives the result of a call that is not run here; `show` only prints the call.
+    `answer` gives the result of a call that runs elsewhere; `show` only prints the call.
     """
     wait = api.call("tool.wait", wait_id)
     if decision == "show":
@@ -78,7 +78,7 @@ def answer(
         remember=remember,
         **fields,
     )
-    show.done(f"{wait['tool']}: {decision}. The turn goes on.", answered)
+    show.done(f"{wait['tool']}: {decision}. The turn continues.", answered)
 
 
 def _print(show: Show, wait: Item) -> None:

@@ -1,4 +1,4 @@
-"""avm webhooks — addresses that are told of events."""
+"""avm webhooks — addresses to which events are sent."""
 
 import click
 
@@ -52,8 +52,8 @@ def webhooks() -> None:
 
 @webhooks.command("create", epilog=EXAMPLES)
 @click.argument("address", metavar="URL")
-@click.option("--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to be told of; default: all.")
-@click.option("--description", help="What it is for.")
+@click.option("--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send; repeatable (default: all).")
+@click.option("--description", help="Description in one line.")
 @tenant_command
 def create_webhook(api: Api, show: Show, address: str, events: tuple[str, ...], description: str | None) -> None:
     """Create a webhook. Its secret is shown once."""
@@ -79,7 +79,7 @@ def show_webhook(api: Api, show: Show, webhook_id: str) -> None:
 @webhooks.command("update")
 @webhook_argument
 @click.option("--address", metavar="URL", help="New address.")
-@click.option("--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to be told of, instead of before.")
+@click.option("--event", "events", multiple=True, type=click.Choice(EVENTS), help="Event to send instead; repeatable.")
 @click.option("--enable/--disable", "enabled", default=None, help="Resume or stop deliveries.")
 @tenant_command
 def update_webhook(
@@ -94,7 +94,7 @@ def update_webhook(
 @webhook_argument
 @tenant_command
 def rotate_webhook(api: Api, show: Show, webhook_id: str) -> None:
-    """Replace the secret. For 24 hours both sign."""
+    """Replace the secret. For 24 hours requests are signed with both."""
     show.record(api.call("webhook.rotate", webhook_id), DETAILS)
 
 
@@ -119,7 +119,7 @@ def test_webhook(api: Api, show: Show, webhook_id: str) -> None:
 
 @webhooks.command("deliveries")
 @webhook_argument
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Number of deliveries.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number.")
 @tenant_command
 def list_deliveries(api: Api, show: Show, webhook_id: str, limit: int) -> None:
     """List the deliveries of a webhook, newest first."""

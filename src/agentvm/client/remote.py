@@ -91,7 +91,7 @@ class RemoteLink:
         self._observer = Observer()
         self._socket: ClientConnection | None = None
         self.refusal: AccessDenied | None = None
-        """The error that ended the link for good."""
+        """The error that ended the link permanently."""
         self._pending: dict[str, _Pending] = {}
         self._sessions: dict[str, int | None] = {}
         """Last cursor by subscribed session."""
@@ -128,8 +128,7 @@ class RemoteLink:
     async def connect(self) -> None:
         self._wanted.set()
         await self._opened.wait()
-        if self.refusal is not None:
-            raise from_code(self.refusal.code, str(self.refusal))
+        self._check_refused()
 
     async def disconnect(self) -> None:
         socket, self._socket = self._socket, None
@@ -153,22 +152,11 @@ class RemoteLink:
         if not kind.endswith("_request"):
             # A server does not answer other frames.
             raise UnknownCommand(f"Unknown command: {kind}")
-        socket = self._socket
-        if self.refusal is not None:
-            raise from_code(self.refusal.code, str(self.refusal))
-        if socket is None:
-            remedy = "the link reconnects by itself, try again" if self._wanted.is_set() else "connect() opens it again"
-            raise ChannelClosed(f"Not connected; {remedy}")
+        socket = self._connected()
         request_id = f"{self._prefix}_{next(self._ids)}"
         pending = self._pending[request_id] = _Pending()
-        frame = {
-            "type": kind,
-            "timestamp": time.time_ns() // 1_000_000,
-            "data": {**data, "requestId": request_id},
-            "source": "command",
-            "category": "request",
-            "intent": "request",
-        }
+        command = {"type": kind, "timestamp": time.time_ns() // 1_000_000, "data": {**data, "requestId": request_id}}
+        frame = {**command, "source": "command", "category": "request", "intent": "request"}
         try:
             with anyio.fail_after(self._timeout):
                 await socket.send(encode_request(kind, frame))
@@ -179,13 +167,29 @@ class RemoteLink:
             pass
         finally:
             del self._pending[request_id]
-        if pending.reply is None and self.refusal is not None:
-            raise from_code(self.refusal.code, str(self.refusal))
         if pending.reply is None:
+            self._check_refused()
             raise ChannelClosed(f"The connection was lost while {kind} waited; it may or may not have been carried out")
         return _checked(pending.reply)
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+    async def send(self, frame: Mapping[str, object]) -> None:
+        try:
+            await self._connected().send(encode_request("frame", frame))
+        except ConnectionClosed:
+            raise ChannelClosed("The connection was lost; the frame may or may not have arrived") from None
+
+    def _check_refused(self) -> None:
+        if self.refusal is not None:
+            raise from_code(self.refusal.code, str(self.refusal))
+
+    def _connected(self) -> ClientConnection:
+        self._check_refused()
+        if self._socket is None:
+            remedy = "the link reconnects by itself, try again" if self._wanted.is_set() else "connect() opens it again"
+            raise ChannelClosed(f"Not connected; {remedy}")
+        return self._socket
+
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
         return self._observer.on(kind, handler)
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:

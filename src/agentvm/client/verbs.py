@@ -6,7 +6,7 @@ which.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Literal, Protocol, TypeVar, overload
+from typing import Literal, Protocol, TypeVar
 
 from agentvm.client.file_verbs import AttachmentVerbs, FileVerbs
 from agentvm.client.handles import SessionHandle, events_of_turn, there
@@ -47,7 +47,7 @@ from agentvm.operations.session_lists import (
     SessionSearch,
     SessionSearchReply,
 )
-from agentvm.protocol.link import EventHandler, RuntimeLink, Unsubscribe, WireEvent
+from agentvm.protocol.link import RuntimeLink, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
 
@@ -153,7 +153,10 @@ class ContainerManager(Verbs):
 class SessionManager(Verbs):
     """Sessions, the conversations with an image."""
 
-    async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
+    async def create(self, image_id: str | None = None, title: str | None = None) -> "SessionHandle":
+        """Creates a session of an image; without one, of a new image of the default definition."""
+        if image_id is None:
+            image_id = (await ImageManager(self._link).create()).image_id
         return self._handle(await self._link.ask(SessionCreate(image_id=ImageId(image_id), title=title)))
 
     async def get(self, session_id: str) -> "SessionHandle | None":
@@ -271,7 +274,7 @@ class RuntimeVerbs(Verbs):
         output: OutputFormat | None = None,
         keep: bool = False,
     ) -> AsyncGenerator[WireEvent, None]:
-        """Runs an agent once, without a session to go on with, and yields the events; the last one is `turn_response`."""
+        """Runs an agent once, without a session to continue with, and yields the events; the last one is `turn_response`."""
         command = RunStart(content=content, agent=agent, container=container_id, output=output, keep=keep)
         async with aclosing(events_of_turn(self._link, command)) as events:
             async for event in events:
@@ -284,20 +287,8 @@ class RuntimeView(RuntimeVerbs):
     def __init__(self, channel: RuntimeLink) -> None:
         super().__init__(channel)
         self.channel = channel
-
-    @overload
-    def on(self, kind: EventHandler) -> Unsubscribe: ...
-
-    @overload
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe: ...
-
-    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
-        """Calls the handler for every event, or for those of one type: `on(handler)`, `on("text_delta", handler)`."""
-        if isinstance(kind, str):
-            if handler is None:
-                raise TypeError("on() needs a handler")
-            return self.channel.on(kind, handler)
-        return self.channel.on("*", kind)
+        self.on = channel.on
+        """Calls a handler for every event, or for those of one type: `on(handler)`, `on("text_delta", handler)`."""
 
 
 class ServerManager(Protocol):
@@ -313,7 +304,7 @@ class ServerManager(Protocol):
 
 
 class AgentX(RuntimeVerbs):
-    """The entry point of an application. It hears nothing itself: events are those of its `runtime`."""
+    """The entry point of an application. It receives no events itself: they are those of its `runtime`."""
 
     def __init__(self, channel: RuntimeLink, server: ServerManager | None) -> None:
         super().__init__(channel)

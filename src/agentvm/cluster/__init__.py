@@ -1,4 +1,4 @@
-"""Cluster — several nodes over one database: who is there, who takes over, and what nodes say to each other.
+"""Cluster — several nodes over one database: membership, takeover, and messages between nodes.
 
 PostgreSQL decides everything; see `agentvm.storage.sql.nodes`. One server alone runs no code of this package.
 """

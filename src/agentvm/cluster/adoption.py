@@ -1,4 +1,4 @@
-"""Adoption — takes over the sessions of nodes that have ended, some at a time, and lets their turns go on here."""
+"""Adoption — takes over the sessions of nodes that have ended, some at a time, and lets their turns continue here."""
 
 import anyio
 import anyio.abc
@@ -50,12 +50,12 @@ class Adopter:
                     logger.error("sessions_not_adopted", code=error.code, error=str(error))
 
     async def hand_over(self) -> None:
-        """Lets the sessions go whose turns were suspended: others go on with them at once, and nothing is written here."""
+        """Lets the sessions go whose turns were suspended: others continue with them at once, and nothing is written here."""
         logs = self._runtime.journal.claimed()
         try:
             await self._nodes.hand_over()
         except AgentVMError as error:
-            # They go on once this node has left.
+            # They continue once this node has left.
             logger.warning("sessions_not_handed_over", code=error.code, error=str(error))
             return
         for log in logs:

@@ -1,11 +1,14 @@
-"""Bus — hurries what nodes say to each other. PostgreSQL decides; whatever is lost on a bus is found there.
+"""Bus — fast messages between nodes. The database is authoritative: a lost message is found there.
 
 Rules:
-- `publish` never waits. What does not fit is dropped, and counted in `disturbed`, which goes with the beats of the node: on a
-  change of the sum each node compares what it follows with the database, once.
-- Every message carries a code of the server key over its topic and its body; others are dropped. So whoever reaches the bus
-  without the key can delay, and read, but neither say something nor ask for something.
-- A node counts as heard while its beats come over the bus. Whoever is not heard is read from the database, four times a second.
+- `publish` never waits. A message that does not fit is dropped, and counted in `disturbed`, which goes with the beats of the
+  node: on a change of the sum each node compares the sessions that it follows with the database, once.
+- Every message carries a code of the server key over its topic and its body; others are dropped. An attacker on the bus without
+  the key can therefore delay and read messages, but not send any.
+- A node counts as connected while its heartbeats arrive over the bus. Events of nodes that are not connected are polled from
+  the database, four times a second.
+- Beats have numbers. A missing or late one shows that the servers of the bus had lost each other for a moment, of which neither
+  node is told: this is counted in `disturbed` too.
 """
 
 import hashlib
@@ -22,11 +25,15 @@ from agentvm.log import get_logger
 logger = get_logger(__name__)
 
 CODE_BYTES = 16
+HERE_SECONDS = 0.5
+"""Time between two beats on the bus, at most. Servers that lose each other need a second to connect again: a beat is lost."""
+LATE_SECONDS = 1.0
+"""Time after a beat of a node without another, when other messages may have been lost as well."""
 
 ALL = "all"
-"""The topic that every node hears."""
+"""The topic that every node subscribes to."""
 
-Hear = Callable[[bytes], None]
+OnPayload = Callable[[bytes], None]
 """Takes a message. It must not wait."""
 
 
@@ -34,7 +41,8 @@ class Bus(Protocol):
     """A way between nodes that may lose anything."""
 
     disturbed: int
-    """How often something may have been lost on the way from or to this node."""
+    """How often messages from or to this node may have been lost; also incremented when a lost bus is reconnected, since
+    events in the meantime were not published."""
     connected: Callable[[], None]
     """Called when the bus was reached, also again."""
 
@@ -44,7 +52,7 @@ class Bus(Protocol):
     def publish(self, topic: str, body: bytes) -> bool:
         """Returns whether the message was accepted for sending. An accepted message may still be lost."""
 
-    def listen(self, topic: str, hear: Hear) -> None: ...
+    def listen(self, topic: str, hear: OnPayload) -> None: ...
 
     def unlisten(self, topic: str) -> None: ...
 
@@ -77,6 +85,8 @@ class Here(msgspec.Struct, frozen=True, tag=True):
 
     node_id: int
     asks: bool = False
+    number: int = 0
+    """Consecutive; 0 in messages of older versions."""
 
 
 class Noticed(msgspec.Struct, frozen=True, tag=True):
@@ -91,12 +101,15 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Hearing:
-    """The nodes that are heard on the bus, and the shouts of all to all."""
+    """The nodes that are connected to the bus, and broadcasts to all of them."""
 
     def __init__(self, bus: Bus, membership: Membership) -> None:
         self.bus = bus
         self._membership = membership
         self._heard: dict[int, float] = {}
+        self._number = 0
+        self._numbers: dict[int, int] = {}
+        """The last heartbeat received from each node."""
         self._on: dict[type[Shout], Callable[[], None]] = {}
         bus.listen(ALL, self._hear)
         bus.connected = self._greet
@@ -117,15 +130,21 @@ class Hearing:
         self.bus.publish(ALL, _encoder.encode(message))
 
     async def run(self) -> None:
-        """Says after each beat that this node is there, until cancelled."""
+        """Publishes heartbeats of this node until cancelled."""
         while True:
-            await self._membership.wait_beat()
-            self.shout(Here(self._membership.node_id))
+            with anyio.move_on_after(HERE_SECONDS):
+                await self._membership.wait_beat()
+            self._say_here()
             for node_id in self._heard.keys() - self._membership.up:
                 del self._heard[node_id]
+                self._numbers.pop(node_id, None)
 
     def _greet(self) -> None:
-        self.shout(Here(self._membership.node_id, asks=True))
+        self._say_here(asks=True)
+
+    def _say_here(self, *, asks: bool = False) -> None:
+        self._number += 1
+        self.shout(Here(self._membership.node_id, asks, self._number))
 
     def _hear(self, body: bytes) -> None:
         try:
@@ -133,9 +152,17 @@ class Hearing:
         except msgspec.DecodeError:
             # Of a newer version, which also stores what must be known.
             return
+        if isinstance(message, Here) and message.number:
+            self._look_for_loss(message)
         self._heard[message.node_id] = anyio.current_time()
         if isinstance(message, Here) and message.asks:
-            self.shout(Here(self._membership.node_id))
+            self._say_here()
         react = self._on.get(type(message))
         if react is not None:
             react()
+
+    def _look_for_loss(self, beat: Here) -> None:
+        before, self._numbers[beat.node_id] = self._numbers.get(beat.node_id), beat.number
+        is_late = anyio.current_time() - self._heard.get(beat.node_id, float("-inf")) >= LATE_SECONDS
+        if before is not None and (is_late or beat.number != before + 1):
+            self.bus.disturbed += 1

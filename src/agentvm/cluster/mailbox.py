@@ -1,8 +1,8 @@
-"""Mailbox — asks another node, and answers those that ask this one.
+"""Mailbox — sends requests to other nodes, and answers theirs.
 
-A question goes over the bus if the node is heard there, and is answered in the same way. Without an answer soon, or without a
-bus, it becomes a row, under the same name: whoever has carried it out already answers the same again. Rows are looked for four
-times a second, and more often while an answer is awaited.
+A request is sent over the bus if the node is connected to it, and answered in the same way. Without an answer soon, or without
+a bus, it becomes a row, under the same name: a node that has already executed it gives the same answer again. Rows are looked
+for four times a second, and more often while an answer is awaited.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,21 +26,21 @@ LOOK_SECONDS = 0.25
 WAITING_LOOK_SECONDS = 0.05
 """Time between two looks while this node waits for an answer."""
 BUS_SECONDS = 1.5
-"""Without an answer over the bus for so long, a question becomes a row."""
+"""Without an answer over the bus for this long, a question becomes a row."""
 ASK_SECONDS = 30.0
 TIDY_SECONDS = 60.0
 SERVED_MAX = 64
 """Questions that are answered at a time."""
 QUESTION_MS = 60_000
-"""Age at which a question over the bus is refused: somebody may repeat what was heard there."""
+"""Age at which a request over the bus is refused, because it may be a replayed message."""
 KEPT_SECONDS = 2 * QUESTION_MS / 1000 + ASK_SECONDS
-"""Answers are kept so long, for a question that is asked again."""
+"""Time for which answers are kept, for a repeated request."""
 
 OPERATION = "operation"
 """The kind of questions that are operations; see `agentvm.operations.forwarded`."""
 
 Answered = tuple[bytes, Callable[[], None]]
-"""An answer, and what is to be done once it is on its way."""
+"""An answer, and a function to call once it is on its way."""
 
 
 class NodeQuestion(msgspec.Struct, frozen=True, tag=True):
@@ -80,7 +80,7 @@ class _Served:
     after: Callable[[], None] | None = None
 
     def finish(self) -> None:
-        """Does what is to be done after the answer; once."""
+        """Calls the function that follows the answer; once."""
         after, self.after = self.after, None
         if after is not None:
             after()
@@ -108,7 +108,7 @@ class Mailbox:
             hearing.bus.listen(_topic(membership.node_id), self._hear)
 
     async def ask(self, node_id: int, body: bytes, kind: str = OPERATION) -> bytes:
-        """The answer of a node. `NodeSilent` when it has ended, or does not answer: then it may have done what it was asked."""
+        """The answer of a node. `NodeSilent` when it has ended or does not answer: then it may have executed the request."""
         self._last += 1
         own = self.membership.node_id
         question = NodeQuestion(f"{own}.{self._last}", own, self._clock(), body, kind)
@@ -125,8 +125,25 @@ class Mailbox:
             raise NodeSilent(f"Node {node_id} does not answer; try again in a few seconds")
         return awaited.body
 
+    async def ask_others(self, body: bytes, kind: str, seconds: float) -> None:
+        """Asks every node that is connected to the bus; returns when all have answered, or after this time."""
+        hearing = self._hearing
+        if hearing is None:
+            return
+        with anyio.move_on_after(seconds):
+            async with open_tasks() as tasks:
+                for node_id in self.membership.up - {self.membership.node_id}:
+                    if hearing.is_heard(node_id):
+                        tasks.start_soon(self._ask_other, node_id, body, kind)
+
+    async def _ask_other(self, node_id: int, body: bytes, kind: str) -> None:
+        try:
+            await self.ask(node_id, body, kind)
+        except AgentVMError as error:
+            logger.info("node_not_asked", node_id=node_id, code=error.code, error=str(error))
+
     async def _drop(self, row: int) -> None:
-        """A row that stays is tidied up later: whether it can be dropped now says nothing of what was answered."""
+        """A row that cannot be deleted now is deleted later; the answer does not depend on it."""
         with anyio.CancelScope(shield=True):
             try:
                 await self._asks.drop(row)
@@ -197,7 +214,7 @@ class Mailbox:
 
     async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
         rows = {awaited.row: name for name, awaited in self._awaited.items() if awaited.row is not None}
-        inbox, replies = await self._asks.look([*rows])
+        inbox, replies = await self._asks.read_pending([*rows])
         for number, body in replies:
             self._arrive(rows[number], body)
         self._taken &= {number for number, _ in inbox}
@@ -212,28 +229,32 @@ class Mailbox:
             self._tidied_at = now
             await self._asks.drop_old()
 
-    async def _carry_out(self, question: NodeQuestion) -> _Served:
-        """Carries out what is asked, once, however often and in whatever way it is asked."""
+    async def _execute(self, question: NodeQuestion) -> _Served:
+        """Executes a request once, however often and over whichever path it arrives."""
         served = self._served.get(question.name)
         if served is None:
             served = self._served[question.name] = _Served(anyio.current_time() + KEPT_SECONDS)
             async with self._serving:
                 # A kind that is not known is of another version: not understood as an operation either, and answered so.
                 serve = self.serving.get(question.kind) or self.serving[OPERATION]
-                served.body, served.after = await serve(question.body)
+                try:
+                    served.body, served.after = await serve(question.body)
+                except msgspec.DecodeError as error:
+                    # Of another version: an empty answer is no answer.
+                    logger.warning("question_not_understood", kind=question.kind, error=str(error))
             served.done.set()
         await served.done.wait()
         return served
 
     async def _answer_on_bus(self, question: NodeQuestion) -> None:
-        served = await self._carry_out(question)
+        served = await self._execute(question)
         if self._hearing is not None:
             self._hearing.bus.publish(_topic(question.from_node), _encoder.encode(NodeAnswer(question.name, served.body)))
         served.finish()
 
     async def _answer_by_row(self, number: int, body: bytes) -> None:
         try:
-            served = await self._carry_out(_questions.decode(body))
+            served = await self._execute(_questions.decode(body))
             await self._asks.reply(number, served.body)
         except msgspec.DecodeError as error:
             logger.warning("question_not_understood", error=str(error))

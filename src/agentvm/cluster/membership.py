@@ -1,8 +1,8 @@
 """Membership — this node among those that share the database: renews its lease, and declares others dead whose lease is over.
 
 Rules:
-- Time is the database's. A node judges others only after it has renewed its own lease without a gap for a whole lease: after an
-  outage of the database nobody is called dead by whoever is back first.
+- Time is the database's. A node judges others only after it has renewed its own lease without a gap for a whole lease period:
+  after an outage of the database the first node to return does not declare others dead.
 - A node that was declared dead ends. The database refuses its commits from that moment on, so nothing that it does counts.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio
 
-from agentvm.errors import AgentVMError
-from agentvm.errors.cluster import NodeFenced
+from agentvm.errors import AgentVMError, MigrationUnknown
+from agentvm.errors.cluster import FENCED, NodeFenced
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.model.node import NodeReport
@@ -24,6 +24,8 @@ logger = get_logger(__name__)
 
 BEAT_FACTOR = 0.25
 """Part of the lease after which it is renewed."""
+CONFIRM_SECONDS = 30.0
+"""How long a node waits for its own renewal before it answers a question about which another node may know better."""
 SKEW_MAX_MS = 30_000
 SKEW_WARNING_MS = 2_000
 """How far the clock of this machine may be from the database's: order never depends on it, but times of events do."""
@@ -38,7 +40,7 @@ class Membership:
         self.lease_seconds = lease_seconds
         self._clock = clock
         self._steady_since: float | None = None
-        self._renewed_at = 0.0
+        self._renewed_at = self._renewal_began_at = 0.0
         self._beats = 0
         self.rows: tuple[NodeRow, ...] = ()
         """The nodes at the last beat."""
@@ -52,7 +54,7 @@ class Membership:
         self._beaten = anyio.Event()
 
     def is_leading(self) -> bool:
-        """Whether this node does what one node does for all: it is the oldest of those that are up."""
+        """Whether this node does the work that one node does for all: it is the oldest node that is up."""
         return bool(self.rows) and self.node_id == min(row.node_id for row in self.rows if row.state == "up")
 
     @property
@@ -61,7 +63,7 @@ class Membership:
         return frozenset(row.node_id for row in self.rows if row.state == "up")
 
     def has_ended(self, node_id: int) -> bool:
-        """Whether a node is not up any more, as far as the last beat tells."""
+        """Whether a node has ended, according to the last lease renewal."""
         return bool(self.rows) and node_id not in self.up
 
     @property
@@ -71,14 +73,29 @@ class Membership:
             return "declared dead by the other nodes"
         if abs(self.skew_ms) > SKEW_MAX_MS:
             return f"the clock of this machine is {abs(self.skew_ms) / 1000:.0f} s from that of the database"
+        silent_seconds = anyio.current_time() - self._renewed_at
+        if self._beats and silent_seconds > self.lease_seconds:
+            return f"the database has taken nothing from this node for {silent_seconds:.0f} s"
         return self.lags_behind
+
+    async def confirm(self) -> None:
+        """Returns after a renewal that has begun since, or when there is none for long. `NodeFenced` if this node is dead.
+
+        A process that was frozen does not know at first that others have gone on with its sessions.
+        """
+        asked_at = anyio.current_time()
+        with anyio.move_on_after(CONFIRM_SECONDS):
+            while not self.fenced.is_set() and self._renewal_began_at < asked_at:
+                await self.wait_beat()
+        if self.fenced.is_set():
+            raise NodeFenced(FENCED)
 
     async def wait_beat(self) -> None:
         """Returns after the next beat."""
         await self._beaten.wait()
 
     def note_beat(self) -> None:
-        """Lets those go on who wait for a beat."""
+        """Lets those continue who wait for a beat."""
         self._beaten.set()
         self._beaten = anyio.Event()
 
@@ -87,6 +104,9 @@ class Membership:
         while not self.fenced.is_set():
             try:
                 await self._beat()
+            except MigrationUnknown as error:
+                # A newer release has changed the database while this node was cut off.
+                self._end(str(error))
             except AgentVMError as error:
                 self._steady_since = None
                 logger.warning("node_not_renewed", node_id=self.node_id, code=error.code, error=str(error))
@@ -107,7 +127,7 @@ class Membership:
         now = anyio.current_time()
         if self._steady_since is None or now - self._renewed_at > self.lease_seconds:
             self._steady_since = began
-        self._renewed_at = now
+        self._renewed_at, self._renewal_began_at = now, began
         self._note_skew(beat.now)
         self.rows = await self.nodes.list_all()
         if now - self._steady_since >= self.lease_seconds:
@@ -128,7 +148,7 @@ class Membership:
     async def watch(self) -> None:
         """Raises `NodeFenced` when this node was declared dead: the process is to end."""
         await self.fenced.wait()
-        raise NodeFenced("This node was declared dead by the others, which go on with its turns; restart it")
+        raise NodeFenced(FENCED)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import anyio.abc
 import msgspec
 from anyio.streams.tls import TLSStream
 
-from agentvm.cluster.bus import Bus, Hear, Seal
+from agentvm.cluster.bus import Bus, OnPayload, Seal
 from agentvm.cluster.nats_wire import (
     PING,
     PONG,
@@ -49,7 +49,7 @@ class NatsBus:
     def __init__(self, addresses: Sequence[NatsAddress], seal: Seal, prefix: str, name: str) -> None:
         self._addresses = deque(addresses)
         self._seal, self._prefix, self._name = seal, prefix, name
-        self._topics: dict[str, tuple[int, Hear]] = {}
+        self._topics: dict[str, tuple[int, OnPayload]] = {}
         self._numbers: dict[int, str] = {}
         self._last_number = 0
         self._pending: list[bytes] = []
@@ -78,7 +78,7 @@ class NatsBus:
         self._send(command)
         return True
 
-    def listen(self, topic: str, hear: Hear) -> None:
+    def listen(self, topic: str, hear: OnPayload) -> None:
         self._last_number += 1
         self._topics[topic] = (self._last_number, hear)
         self._numbers[self._last_number] = topic
@@ -158,6 +158,9 @@ class NatsBus:
         self._wakeup = anyio.Event()
         self._wakeup.set()
         self._is_up = True
+        if self.disturbed:
+            # What was told since it was lost was not published, and the others may have compared before that.
+            self.disturbed += 1
         logger.info("nats_connected", server=self._addresses[0].shown)
         self.connected()
         try:
@@ -263,7 +266,7 @@ async def _answer(stream: anyio.abc.ByteStream, reader: NatsReader, address: Nat
 
 
 def _check(info: NatsServerInfo, address: NatsAddress, peer: str) -> None:
-    """Refuses a server that anybody in the network may use: events of all tenants pass through it."""
+    """Refuses a server that is open to the whole network: events of all tenants pass through it."""
     is_private = is_loopback(peer) and is_loopback(info.host)
     if not info.auth_required and not info.tls_verify and not is_private:
         raise ConfigInvalid(

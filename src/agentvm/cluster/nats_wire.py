@@ -47,7 +47,7 @@ class NatsAddress:
 
 
 def parse_addresses(text: str) -> tuple[NatsAddress, ...]:
-    """Servers of one cluster of NATS, separated by commas. `ValueError` says what is wrong, without the password."""
+    """Servers of one cluster of NATS, separated by commas. `ValueError` names the fault, without the password."""
     return tuple(_parse_address(one.strip()) for one in text.split(","))
 
 
@@ -109,14 +109,14 @@ NatsLine = NatsMessage | bytes
 
 
 class NatsReader:
-    """Cuts what a server sends into messages and lines. `ValueError` for anything that is no NATS."""
+    """Splits the bytes of a server into messages and lines. `ValueError` for bytes that are not NATS."""
 
     def __init__(self, payload_max_bytes: int = 64 * 1024 * 1024) -> None:
         self._buffer = bytearray()
         self._payload_max_bytes = payload_max_bytes
 
     def feed(self, data: bytes) -> Iterator[NatsLine]:
-        """Yields what is complete."""
+        """Yields the complete messages."""
         self._buffer += data
         buffer, start = bytes(self._buffer), 0
         try:

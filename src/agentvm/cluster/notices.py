@@ -1,8 +1,8 @@
-"""Notices — follows what was changed on other nodes: ended rights, settings, quotas, webhooks, quarantined sessions.
+"""Notices — follows changes that other nodes have made: ended rights, settings, quotas, webhooks, quarantined sessions.
 
-Each node reads the notices after every beat, and at once when another shouts over the bus. A notice only says what has changed;
-how it is now is read from the database. So it does no harm to read one twice, or late. Connections that were opened after a
-change have its rights already, and stay.
+Each node reads the notices after every beat, and at once when another node announces one over the bus. A notice only names the
+changed item; its state is read from the database. So it does no harm to read one twice, or late. Connections that were opened
+after a change have its rights already, and stay.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ logger = get_logger(__name__)
 OVERLAP_MS = 60_000
 """A notice may be committed so long after it was written: as much is read again."""
 FOLLOW_SECONDS = 30.0
-"""A node that cannot follow changed settings for so long takes no new work."""
+"""A node that cannot follow changed settings for this long takes no new work."""
 TIDY_SECONDS = 60.0
 
 Close = Callable[[Named, Why, int], None]
@@ -161,7 +161,7 @@ class NoticeBoard:
         self._people.standing.forget()
         self._end(notice, of_user(tenant_id, user_id), "revoked" if is_active or user is None else "suspended")
         if not is_active:
-            await self._people.stop(tenant_id, frozenset(await users.alone_in(user_id)))
+            await self._people.stop(tenant_id, frozenset(await users.only_member_of(user_id)))
 
     async def _follow_bound(self, notice: ClusterNotice) -> None:
         tenant_id = TenantId(notice.tenant_id)
@@ -187,7 +187,7 @@ class NoticeBoard:
         self._store.hooked.add(TenantId(notice.tenant_id))
 
     async def _follow_quarantine(self, notice: ClusterNotice) -> None:
-        await self._quarantine.look(TenantId(notice.tenant_id), SessionId(notice.subject))
+        await self._quarantine.refresh(TenantId(notice.tenant_id), SessionId(notice.subject))
 
     async def _follow_quota(self, notice: ClusterNotice) -> None:
         await self._quotas.reread(TenantId(notice.tenant_id))

@@ -1,4 +1,4 @@
-"""Quota parts — asks other nodes to give back what they have taken of a tenant's limits and do not use."""
+"""Quota parts — asks other nodes to return the unused parts of a tenant's limits."""
 
 from collections.abc import Sequence
 
@@ -19,16 +19,16 @@ PATIENCE_SECONDS = 2.0
 
 
 class PartExchange:
-    """Asks for parts of limits, and gives them back to those who ask."""
+    """Requests unused parts of limits from other nodes, and returns its own on request."""
 
     def __init__(self, mailbox: Mailbox, quotas: Quotas) -> None:
         self._mailbox, self._quotas = mailbox, quotas
         mailbox.serving[KIND] = self._serve
         if quotas.parts is not None:
-            quotas.parts.ask_back = self.ask_back
+            quotas.parts.reclaim = self.reclaim
 
-    async def ask_back(self, tenant_id: TenantId, nodes: Sequence[int]) -> None:
-        """Returns when the nodes that are up have given back what they do not use, or do not answer soon."""
+    async def reclaim(self, tenant_id: TenantId, nodes: Sequence[int]) -> None:
+        """Returns when the running nodes have returned their unused parts, or after a timeout."""
         with anyio.move_on_after(PATIENCE_SECONDS):
             async with open_tasks() as tasks:
                 for node_id in self._mailbox.membership.up & {*nodes}:

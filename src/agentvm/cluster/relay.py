@@ -1,19 +1,20 @@
 """Event relay — events of sessions that other nodes run, for those who follow them here.
 
-Theory of operation. What a node tells is in the database before: in its journal while the turn runs, in the log of the session
-afterwards. This node reads on where somebody here listens, and keeps a mirror of the end of each such log: the same object in
-which its own sessions are, so that replay and cursors work as everywhere. A gap is repaired from the database, which has
-everything; nothing is told twice, since a mirror only moves forward.
+Theory of operation. A node stores every event before it sends it: in its journal while the turn runs, in the log of the session
+afterwards. For sessions with local subscribers this node keeps a mirror of the end of the log, the same object as for its own
+sessions, so that replay and cursors work in the same way. A gap is filled from the database, which has all events; no event is
+sent twice, since a mirror only moves forward.
 
-Nodes that are heard on the bus publish what they tell, and are not read. A lost event shows as a gap when the next one comes.
-The last one shows no gap: so whenever something may have been lost (`Bus.disturbed`, here or on another node), or a node begins
-or ceases to be heard, each mirror is compared with the database once.
+Nodes that are connected to the bus publish their events, and are not polled. A lost event shows as a gap when the next one
+comes. The last one shows no gap: so whenever an event may have been lost (`Bus.disturbed`, here or on another node), or a node
+begins or ceases to be heard, each mirror is compared with the database once.
 """
 
 from collections import Counter, deque
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import takewhile
 
 import anyio
 import msgspec
@@ -34,19 +35,16 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-LOOK_SECONDS = 0.25
-CATCH_UP_SECONDS = 2.0
-CATCH_UP_PAUSE_SECONDS = 0.02
-"""How long, and how often, it is looked for what somebody says to have heard elsewhere."""
+LOOK_SECONDS, CATCH_UP_SECONDS, CATCH_UP_PAUSE_SECONDS = 0.25, 2.0, 0.02
+"""How long, and how often, events are looked for up to the cursor that a client got from another node."""
 UNKNOWN_SECONDS = 30.0
-"""How long somebody who has heard more elsewhere waits for the outcome of a commit of this node."""
+"""How long a client with a later cursor from another node waits for the outcome of a commit of this node."""
 SKEW_MS = 2_000
-"""How far the clocks of two nodes may be apart for whoever comes without a cursor to hear the turn that begins then."""
+"""Maximum difference of two nodes' clocks at which a client without a cursor receives the turn that starts at that moment."""
 PAGE_BYTES = 4 * 1024 * 1024
 """Bytes of a node's journal that are read at a time."""
-
 INBOX_MAX_BYTES = 8 * 1024 * 1024
-"""Bytes from the bus that wait to be told here; what comes on top is dropped, and read from the database."""
+"""Bytes from the bus that wait to be sent to local channels; further events are dropped, and read from the database."""
 TAIL_EVENTS_MAX = 4_000
 """Events of a mirror after which it is compared with the log, which may have them by now."""
 
@@ -54,7 +52,7 @@ Key = tuple[TenantId, SessionId]
 Followed = tuple[TenantId, ContainerId, SessionId]
 
 
-class Told(msgspec.Struct, array_like=True, frozen=True):
+class RelayedEvents(msgspec.Struct, array_like=True, frozen=True):
     """Events of one session, or of a container without one, on the bus. Those that no log holds have no numbers."""
 
     tenant_id: TenantId
@@ -65,11 +63,11 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_told = msgspec.msgpack.Decoder(Told)
+_told = msgspec.msgpack.Decoder(RelayedEvents)
 
 
 class EventRelay:
-    """Hears the other nodes, or reads their journals; and publishes what this one tells."""
+    """Receives the events of other nodes, or reads their journals, and publishes those of this node."""
 
     def __init__(
         self, membership: Membership, runtime: Runtime, store: Store, clock: Clock, hearing: Hearing | None = None
@@ -88,7 +86,7 @@ class EventRelay:
         self._dirty: set[Key] = set()
         """Sessions whose mirror may be behind the database."""
         self._ended: set[Key] = set()
-        """Sessions whose mirror may hold what the log has by now."""
+        """Sessions whose mirror may contain events that the log already has."""
         self._inbox: deque[bytes] = deque()
         self._inbox_bytes = 0
         self._arrived = anyio.Event()
@@ -96,7 +94,7 @@ class EventRelay:
         self._disturbed: dict[int, int] = {}
         self._unheard: frozenset[int] = frozenset()
         self.relayed = 0
-        """Events of other nodes that were told here."""
+        """Events of other nodes that were sent to local channels."""
         self._journal.moved = self._catch_up
         if hearing is not None:
             self._broadcaster.interest = self
@@ -116,11 +114,11 @@ class EventRelay:
             self._hearing.bus.unlisten(_topic(tenant_id, container_id))
 
     def publish(self, log: SessionLog, events: Sequence[Event]) -> None:
-        """Publishes events of this node that are stored and told. Never waits."""
+        """Publishes events of this node that are stored and sent. Never waits."""
         if self._hearing is None or not self._hearing.bus.is_up:
             return
         if numbered := [event for event in events if event.seq]:
-            packet = Told(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
+            packet = RelayedEvents(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
             self._hearing.bus.publish(_topic(log.tenant_id, log.container_id), _encoder.encode(packet))
 
     def _hear(self, body: bytes) -> None:
@@ -149,7 +147,7 @@ class EventRelay:
                 logger.warning("journals_not_read", code=error.code, error=str(error))
 
     async def _take_in(self) -> None:
-        """Tells what has come over the bus."""
+        """Sends events that arrived over the bus."""
         while self._inbox:
             body = self._inbox.popleft()
             self._inbox_bytes -= len(body)
@@ -165,13 +163,13 @@ class EventRelay:
             ):
                 await self._receive(JournalPart(packet.tenant_id, packet.container_id, packet.session_id, packet.events))
 
-    def _tell_aside(self, told: Told) -> None:
+    def _tell_aside(self, batch: RelayedEvents) -> None:
         try:
-            events = decode_events(told.events, told.tenant_id, {})
+            events = decode_events(batch.events, batch.tenant_id, {})
         except (msgspec.DecodeError, KeyError, IndexError) as error:
-            logger.warning("events_not_relayed", container_id=told.container_id, error=repr(error))
+            logger.warning("events_not_relayed", container_id=batch.container_id, error=repr(error))
             return
-        self._broadcaster.tell(events)
+        self._broadcaster.broadcast(events)
 
     def announce(self, events: Sequence[Event]) -> None:
         """Publishes events that no log holds; a lost one is lost, as for a client that reconnects."""
@@ -180,11 +178,19 @@ class EventRelay:
         for event in events:
             place = event.scope.container_id
             if place is not None and event.data.told and not isinstance(event.data, MessageEvent):
-                packet = Told(event.tenant_id, place, event.scope.session_id, encode_events([event]), is_numbered=False)
+                packet = RelayedEvents(
+                    event.tenant_id, place, event.scope.session_id, encode_events([event]), is_numbered=False
+                )
                 self._hearing.bus.publish(_topic(event.tenant_id, place), _encoder.encode(packet))
 
+    async def refresh(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
+        """The log of a session, with all events that another node has stored so far."""
+        if self._is_others(log := await self._journal.open(tenant_id, container_id, session_id)):
+            await self._repair(log)
+        return log
+
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int = 0) -> SessionLog:
-        """The log of a session, with what another node has told of it so far; at least up to what somebody has heard there."""
+        """The log of a session, with the events of another node; at least up to the cursor of a client of that node."""
         log = await self._journal.open(tenant_id, container_id, session_id)
         if self._is_others(log) and (tenant_id, session_id) not in self._mirrors:
             await self._repair(log)
@@ -192,6 +198,9 @@ class EventRelay:
             while after > log.committed and log.claimed and self._journal.is_writing(tenant_id, session_id):
                 # Others have read it already, from a commit of this node whose outcome this one does not know yet.
                 await self._journal.commit_of(log)
+        if after > log.committed and log.claimed:
+            # Others have gone on with it, or nobody ever got that cursor.
+            await self._membership.confirm()
         with anyio.move_on_after(CATCH_UP_SECONDS):
             while after > log.committed and not log.claimed:
                 if self._is_others(log):
@@ -208,7 +217,7 @@ class EventRelay:
         return not log.claimed and not self._journal.is_writing(log.tenant_id, log.session_id)
 
     async def _look(self) -> None:
-        """Reads the nodes that are not heard, and compares the mirrors that may be behind."""
+        """Polls the nodes that are not connected to the bus, and compares mirrors that may be behind."""
         began = self._clock()
         if not self._broadcaster.listens:
             self._entries.clear()
@@ -252,7 +261,7 @@ class EventRelay:
         return disturbed != before
 
     async def _read(self, node_id: int) -> None:
-        """Reads what a node has written to its journal since the last look."""
+        """Reads the new entries of a node's journal."""
         if node_id not in self._entries:
             # What it has told before is in the mirrors that are made from now on.
             self._entries[node_id] = await self._store.last_entry(node_id)
@@ -292,7 +301,7 @@ class EventRelay:
             if new[0].seq == log.committed + 1:
                 log.mirror(new)
                 self._runtime.histories.forget(*part.key)
-                self._broadcaster.tell(new)
+                self._broadcaster.broadcast(new)
                 self.relayed += len(new)
                 if any(isinstance(event.data, TurnResponse) for event in new):
                     # The log has it now, and the mirror need not any more.
@@ -337,14 +346,14 @@ class EventRelay:
         self._broadcaster.catch_up(log.tenant_id, log.container_id, log.session_id, before)
 
     async def _begin(self, log: SessionLog) -> None:
-        """Tells those who have come since the last look what has happened since then."""
+        """Sends events since the last check to the subscribers that have come since then."""
         stored = self._store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
         before = await stored.last_before(self._looked_at - SKEW_MS)
         if before < log.committed:
-            self._broadcaster.catch_up(log.tenant_id, log.container_id, log.session_id, before)
+            self._catch_up(log, before)
 
     async def _repair(self, log: SessionLog) -> None:
-        """Brings a mirror up to what the database has, and lets those who follow it read on from there."""
+        """Updates a mirror from the database, and lets its followers continue from there."""
         tenant_id, container_id, session_id = log.tenant_id, log.container_id, log.session_id
         head, parked, teller = await self._store.tenant(tenant_id).container(container_id).log(session_id).standing()
         tail: list[Event] = []
@@ -361,7 +370,7 @@ class EventRelay:
         log.mirror(tail)
         if last > before:
             self._runtime.histories.forget(tenant_id, session_id)
-            self._broadcaster.catch_up(tenant_id, container_id, session_id, before)
+            self._catch_up(log, before)
 
     async def _read_tail(self, log: SessionLog, node_id: int, head: int) -> list[Event]:
         """The events after `head` that are in the journal of a node, without a gap."""
@@ -371,18 +380,18 @@ class EventRelay:
             for entry, body in page:
                 for part in unpack(entry, body):
                     if part.key == (log.tenant_id, log.session_id) and last_seq(part.events) > head:
-                        events += await self._decode(log, part.events)
+                        try:
+                            events += await self._decode(log, part.events)
+                        except (msgspec.DecodeError, KeyError, IndexError) as error:
+                            # What it names was deleted meanwhile, as happens with a whole session: as far as can be read.
+                            logger.warning("events_not_relayed", session_id=part.session_id, error=repr(error))
+                            self._dirty.add(part.key)
             after = page[-1][0]
         return _consecutive([event for event in events if event.seq > head], head)
 
 
 def _consecutive(events: Sequence[Event], head: int) -> list[Event]:
-    consecutive: list[Event] = []
-    for event in events:
-        if event.seq != head + 1 + len(consecutive):
-            break
-        consecutive.append(event)
-    return consecutive
+    return [event for _, event in takewhile(lambda pair: pair[1].seq == pair[0], enumerate(events, head + 1))]
 
 
 @lru_cache(maxsize=4096)

@@ -168,7 +168,7 @@ class ConfigCentre:
             return await self._commit(tenant_id, raw, replace(request, note=note))
 
     async def catch_up(self, tenant_id: TenantId | None) -> None:
-        """Applies changes that another node has stored; raises what keeps them from being applied."""
+        """Applies changes that another node has stored; raises the error that prevents it."""
         async with self._lock:
             scope = self._scope(tenant_id)
             changes = await self.store.settings(tenant_id).read()
@@ -219,7 +219,7 @@ class ConfigCentre:
         if request.revision is not None and request.revision != scope.revision:
             raise PreconditionFailed(
                 f"The settings were changed meanwhile: they are at revision {scope.revision}, not {request.revision}; "
-                "look at them and try again",
+                "read them and try again",
                 details={"revision": scope.revision},
             )
         check_rights(raw, request.actor)

@@ -29,7 +29,8 @@ Fault = tuple[str, str]
 
 
 def faults_of(settings: Settings, unread: Collection[str] = ()) -> Iterator[Fault]:
-    """Every fault. `unread` are providers whose own settings are invalid, so that naming them is not another fault."""
+    """Every fault. `unread` are providers whose own settings are invalid, so that references to them are not reported
+    again."""
     names = tuple(dict.fromkeys((*provider_names(settings.llm), *unread)))
     for name, provider in settings.llm.providers.items():
         yield from _provider(name, provider)
@@ -83,7 +84,7 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
     elif tools.search.engine == "searxng" and tools.search.url is None:
         yield "tools.search.url", "searxng needs its address"
     if tools.embedder.url is not None and tools.embedder.model is None:
-        yield "tools.embedder.model", "it is missing; without it there is no embedder"
+        yield "tools.embedder.model", "it is missing; the embedder needs it"
     elif tools.embedder.model is not None and (tools.embedder.url is None) != tools.embedder.model.startswith("local/"):
         yield "tools.embedder.url", "it is missing, or the model is on this machine: local/ and its name, and no address"
     yield from _remote(tools.remote)
@@ -97,7 +98,7 @@ def _tools(tools: ToolSettings) -> Iterator[Fault]:
 def _remote(remote: RemoteSettings) -> Iterator[Fault]:
     if remote.url is None:
         if remote.key is not None:
-            yield "tools.remote.url", "it is missing; without it no other server is asked"
+            yield "tools.remote.url", "it is missing; the tier remote needs it"
         return
     try:
         parts = urlsplit(remote.url)
@@ -146,7 +147,7 @@ def _database(system: SystemSettings) -> Iterator[Fault]:
         # The rest of the password would be taken for a part of the host, and be shown.
         yield "system.database", "in a password write @ as %40"
     if system.data_dir == MEMORY and system.server_key is None:
-        yield "system.serverKey", "without a data directory it must be given: what is stored can be read with this key only"
+        yield "system.serverKey", "without a data directory it must be set: stored data can only be read with this key"
 
 
 def _access(system: SystemSettings) -> Iterator[Fault]:

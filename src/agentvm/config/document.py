@@ -1,8 +1,8 @@
 """Document — parses a YAML file into a tree of texts with line numbers. It knows no settings.
 
 A configuration is one document of mappings, lists and scalars. Anchors, tags, keys that are not text, duplicate keys, and deep
-nesting are refused. A scalar is its text, whatever YAML would take it for: the type of the setting decides what `on`, `8080`
-and `"8080"` become.
+nesting are refused. A scalar stays text, without YAML's own types: the type of the setting decides about `on`, `8080` and
+`"8080"`.
 """
 
 from collections.abc import Iterator

@@ -101,7 +101,8 @@ def check_server(edit: Edit) -> None:
 
 
 def check_tenant(edit: Edit, system: Values) -> None:
-    """Refuses what a tenant may not set: other settings than its own, and higher values of those that protect the server."""
+    """Refuses values that a tenant may not set: other settings than its own, and higher values of those that protect the
+    server."""
     for key, value in edit.items():
         tenant = _setting(key).declaration.tenant
         if tenant == "no":
@@ -112,17 +113,17 @@ def check_tenant(edit: Edit, system: Values) -> None:
 
 
 def check_rights(raw: Mapping[str, object], actor: str) -> None:
-    """With authentication off anybody may be asking: a setting that would give them access later is refused."""
+    """Refuses settings that give access later while authentication is off, because any client may be asking."""
     for key, value in raw.items():
-        if actor == ANONYMOUS and gives_rights(key, value):
+        if actor == ANONYMOUS and grants_access(key, value):
             raise AuthenticationOff(
                 f"{key} controls access, and authentication is off: set it in the file, a variable or a flag, or start "
                 "the server with --auth on first"
             )
 
 
-def gives_rights(key: str, raw: object) -> bool:
-    """Whether a value of the setting gives somebody access, or turns authentication off. None removes a value."""
+def grants_access(key: str, raw: object) -> bool:
+    """Whether a value of the setting grants access, or turns authentication off. None removes a value."""
     return raw is not None and (key.startswith(_ACCESS_KEYS) or (key == "system.auth" and raw != "on"))
 
 

@@ -1,7 +1,7 @@
 """Effective values — the value that the server works with for every setting, its source, and the reason. Pure.
 
-A value is set in a layer, or it is the default, or it is derived from other settings, or the setting is unset and says what
-that means.
+A value is set in a layer, or it is the default, or it is derived from other settings, or the setting is unset, with a sentence
+about the effect.
 """
 
 from collections.abc import Mapping

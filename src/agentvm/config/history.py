@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.config.catalogue import MASK, InvalidValue, Value, convert, find, plain, shown
-from agentvm.config.edits import gives_rights
+from agentvm.config.edits import grants_access
 from agentvm.config.layers import SettingValue
 from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
@@ -63,7 +63,7 @@ def in_force(state: State) -> State:
     """The overrides without those that give access and were set anonymously, while authentication was off."""
     values: State = {}
     for key, entry in state.items():
-        if entry.actor == ANONYMOUS and gives_rights(key, entry.raw):
+        if entry.actor == ANONYMOUS and grants_access(key, entry.raw):
             logger.warning("setting_ignored", setting=key, revision=entry.revision, reason="set while authentication was off")
         else:
             values[key] = entry

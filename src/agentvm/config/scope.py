@@ -77,7 +77,7 @@ class SettingsScope:
         )
 
     def has(self, key: str) -> bool:
-        """Tells whether the key is that of a setting that this scope sees."""
+        """Returns whether the key is that of a setting that this scope sees."""
         return find(key) is not None and (not self.of_tenant or concerns_tenants(key))
 
     def group(self, key: str) -> tuple[dict[str, object], tuple[SettingView, ...]]:

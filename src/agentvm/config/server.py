@@ -57,7 +57,7 @@ class ServerConfig(Settings):
 
     @property
     def allows_unpriced(self) -> bool:
-        """Whether models without a known price may be used: `auto` is on if nobody needs a key."""
+        """Whether models without a known price may be used: `auto` is on without authentication."""
         return self.billing.allow_unpriced == "on" or (self.billing.allow_unpriced == "auto" and not self.authenticates)
 
     @property

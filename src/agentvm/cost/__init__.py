@@ -1,1 +1,1 @@
-"""Cost — what serving a number of users takes in a month, from measured coefficients and a price table."""
+"""Cost — the monthly cost of serving a number of users, from measured coefficients and a price table."""

@@ -1,4 +1,4 @@
-"""Coefficients — what one turn, one delta and one user take, as measured by `python -m bench.cost`."""
+"""Coefficients — the resources of one turn, one delta and one user, as measured by `python -m bench.cost`."""
 
 from functools import cache
 from importlib import resources
@@ -22,7 +22,7 @@ class Measured(Record):
 
 
 class EdgeCoefficients(Record, rename=None):
-    """The numbers of one run of `python -m bench.edge`: what the platform of the edge bills."""
+    """The numbers of one run of `python -m bench.edge`: the units that the platform of the edge bills."""
 
     date: str
     machine: str
@@ -31,14 +31,19 @@ class EdgeCoefficients(Record, rename=None):
     object_requests_per_turn: Measured
     rows_per_turn: Measured
     """Rows written, alarms included."""
+    rows_read_per_turn: Measured
     awake_per_turn: Measured
     """Milliseconds that the object of the container is awake."""
+    key_reads_per_turn: Measured
+    """Lookups of the key of an open connection; opening it is another one."""
     cpu_per_turn: Measured
     """Milliseconds of a turn without any delta."""
     cpu_per_delta: Measured
     """Microseconds."""
     storage_per_turn: Measured
-    """Bytes."""
+    """Bytes of a turn, besides the bytes that grow with its text."""
+    storage_per_text: Measured
+    """Bytes stored for each byte of text."""
 
 
 class ClusterCoefficients(Record, rename=None):
@@ -61,7 +66,9 @@ class Coefficients(Record, rename=None):
     cpu_per_turn: Measured
     """Milliseconds of a turn without any delta."""
     cpu_per_delta: Measured
-    """Microseconds."""
+    """Microseconds of a delta that comes alone, at the pace of a model."""
+    cpu_per_visit: Measured
+    """Milliseconds of a connection that is opened, and of an agent that was not in memory."""
     cpu_per_tool_call: Measured
     """Milliseconds of a call in a jail, its interpreter included."""
     memory_of_server: Measured
@@ -70,14 +77,20 @@ class Coefficients(Record, rename=None):
     """Bytes of a connected user."""
     memory_per_stream: Measured
     """Bytes of a turn that waits for its model, beyond the connected user."""
+    memory_per_agent: Measured
+    """Bytes of an agent that has answered and waits for its user to say more."""
     memory_per_jail: Measured
     """Bytes."""
     disk_per_user: Measured
-    """Bytes of a user with a container, an image and a session, who has said nothing."""
+    """Bytes of a user with a container, an image and an empty session."""
     disk_per_turn: Measured
-    """Bytes of a turn beyond what grows with its text."""
+    """Bytes of a turn, besides the bytes that grow with its text."""
     disk_per_text: Measured
     """Bytes on disk for each byte of text."""
+    syncs_per_turn: Measured
+    """Times that a turn waits for the disk, if no other turn shares them."""
+    backup_ratio: Measured
+    """Bytes of a backup for each byte of the database."""
     traffic_per_delta: Measured
     """Bytes sent to the client."""
     edge: EdgeCoefficients | None = None
@@ -85,8 +98,26 @@ class Coefficients(Record, rename=None):
     cluster: ClusterCoefficients | None = None
 
 
+class NamedMeasure(Measured):
+    """A coefficient as a reader of a bill sees it."""
+
+    name: str
+
+
+def list_measures(*sections: Record | None) -> tuple[NamedMeasure, ...]:
+    """The coefficients of sections, without the sections within them."""
+    fields = (
+        (name, getattr(section, name)) for section in sections if section is not None for name in section.__struct_fields__
+    )
+    return tuple(
+        NamedMeasure(name=name.replace("_", " "), value=measure.value, unit=measure.unit, source=measure.source)
+        for name, measure in fields
+        if isinstance(measure, Measured)
+    )
+
+
 def decode(text: bytes, name: str) -> Coefficients:
-    """Returns the coefficients of a file; `InvalidInput` names what is wrong with it."""
+    """Returns the coefficients of a file; `InvalidInput` names the fault."""
     try:
         return msgspec.json.decode(text, type=Coefficients)
     except msgspec.MsgspecError as error:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentvm.cost.coefficients import Coefficients
+from agentvm.cost.coefficients import Coefficients, NamedMeasure, list_measures
 from agentvm.cost.needs import Needs, needs_of
 from agentvm.cost.prices import PriceTable
 from agentvm.cost.shapes import BillLine, Shape, bill_of, total_of
@@ -37,7 +37,7 @@ class Estimate(Record, omit_defaults=False):
     workload: Workload
     shape: Shape
     needs: Needs
-    """The needs of servers; the edge is billed by what it counts."""
+    """The needs of servers; the edge is billed by its own units."""
     lines: tuple[BillLine, ...]
     """Empty if the shape cannot carry the workload."""
     problem: str | None
@@ -48,6 +48,8 @@ class Estimate(Record, omit_defaults=False):
     """The price of all tokens of a month from which on the surcharge pays the bill."""
     peers: tuple[PeerBill, ...]
     sensitivity: tuple[Sensitivity, ...]
+    measures: tuple[NamedMeasure, ...]
+    """The coefficients that the shape was computed from."""
     measured: Coefficients
     prices_of: str
 
@@ -68,9 +70,20 @@ def estimate(workload: Workload, measured: Coefficients, prices: PriceTable, sha
         break_even=None if total is None else total / SURCHARGE_SHARE,
         peers=_peers(workload, prices, total),
         sensitivity=_sensitivity(shape, workload, measured, prices),
+        measures=_measures(shape, measured),
         measured=measured,
         prices_of=prices.date.isoformat(),
     )
+
+
+def _measures(shape: Shape, measured: Coefficients) -> tuple[NamedMeasure, ...]:
+    of_servers = list_measures(measured)
+    if shape == "one-node":
+        return of_servers
+    if shape == "cluster":
+        return (*of_servers, *list_measures(measured.cluster))
+    of_sandboxes = {"cpu per tool call", "memory of server", "memory per jail"}
+    return (*list_measures(measured.edge), *(each for each in of_servers if each.name in of_sandboxes))
 
 
 def _peers(workload: Workload, prices: PriceTable, total: float | None) -> tuple[PeerBill, ...]:

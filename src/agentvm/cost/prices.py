@@ -1,4 +1,4 @@
-"""Prices — the dated table of what servers, disks and traffic cost in a month, and what other platforms charge."""
+"""Prices — the dated table of the monthly prices of servers, disks and traffic, and of other platforms."""
 
 from datetime import date
 from functools import cache
@@ -63,7 +63,9 @@ class EdgePrices(Record, rename=None, forbid_unknown_fields=True):
     cpu_ms: Metered
     object_requests: Metered
     object_gb_seconds: Metered
+    key_reads: Metered
     rows_written: Metered
+    rows_read: Metered
     storage_gb: Metered
     empty_object: Fact
     """Bytes of an object that has stored nothing."""
@@ -90,11 +92,11 @@ class PriceTable(Record, rename=None, forbid_unknown_fields=True):
     peers: tuple[Platform, ...] = ()
     edge: EdgePrices | None = None
     sandbox: Rate | None = None
-    """An hour of a sandbox at another platform: the price of what the scheduler keeps on the server."""
+    """An hour of a sandbox at another platform: the price of the jobs that the scheduler keeps on the server."""
 
 
 def decode(text: bytes, name: str) -> PriceTable:
-    """Returns the prices of a YAML file; `InvalidInput` names what is wrong with it."""
+    """Returns the prices of a YAML file; `InvalidInput` names the fault."""
     # Late: the table of operations and the client load this module, and need no YAML.
     import yaml  # noqa: PLC0415
 

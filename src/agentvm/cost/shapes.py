@@ -4,8 +4,10 @@ import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
+import msgspec
+
 from agentvm.cost.coefficients import Coefficients
-from agentvm.cost.needs import BUSY_SHARE, GB_BYTES, Needs, needs_of
+from agentvm.cost.needs import BUSY_SHARE, GB_BYTES, Needs, needs_of, sandboxes_at_once
 from agentvm.cost.prices import Machine, Metered, PriceTable
 from agentvm.cost.workload import Workload
 from agentvm.model.base import Record
@@ -17,8 +19,6 @@ PROCESS_CORES_MAX = 1.0
 """Cores that one server process can use: its turns share one thread."""
 OBJECT_BYTES = 128_000_000
 """Memory that a Durable Object is billed for while it is awake."""
-CONNECTION_RATIO = 0.2
-"""Connections for each turn. An assumption: a person opens a page, asks five questions and leaves."""
 NODES_MIN = 2
 DATABASES_MIN = 2
 """PostgreSQL servers: the primary and its synchronous standby."""
@@ -33,6 +33,8 @@ class BillLine(Record):
     price: float
     """Dollars a month."""
     source: str
+    by: str = ""
+    """The multiplication that the amount came from, where the needs of servers do not show it."""
 
 
 Bill = tuple[tuple[BillLine, ...], str | None]
@@ -64,13 +66,13 @@ def _one_node(needs: Needs, prices: PriceTable) -> Bill:
     machine = _cheapest(prices, cores, memory)
     if machine is None:
         return (), _too_large(cores, memory)
-    disk, more_disk = needs.disk.amount, max(0.0, needs.disk.amount - machine.disk_gb)
+    more_disk = max(0.0, needs.disk.amount - machine.disk_gb)
     return (
         _servers("server", 1, machine),
         _servers("spare", 1, machine),
         _line("disk beyond the server's", more_disk, prices.disk.price, "GB", prices.disk.source),
         _line("disk beyond the spare's", more_disk, prices.disk.price, "GB", prices.disk.source),
-        _line("backup", disk, prices.backup.price, "GB", prices.backup.source),
+        _line("backup", needs.backup.amount, prices.backup.price, "GB", prices.backup.source),
         _traffic(needs, machine, 1, prices),
     ), None
 
@@ -104,26 +106,63 @@ def _cluster(workload: Workload, measured: Coefficients, prices: PriceTable) -> 
 
 
 def _edge(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bill:
-    """Stateless Workers that wait, and one object for each container that stores."""
+    """Stateless Workers that wait, one object for each container that stores, and a server for jobs that need a machine."""
     edge, rates = measured.edge, prices.edge
     if edge is None:
         return (), "the coefficients have no numbers of the edge: measure them with `python -m bench.edge`"
     if rates is None:
         return (), "the price table has no section `edge`: `avm cost --print-prices` shows one"
-    turns, connections = workload.turns, workload.turns * CONNECTION_RATIO
-    objects = turns * edge.object_requests_per_turn.value + connections * edge.object_requests_per_connection.value
-    cpu = turns * (edge.cpu_per_turn.value + workload.deltas * edge.cpu_per_delta.value / 1e3)
-    stored = workload.users * rates.empty_object.value + turns * workload.months * edge.storage_per_turn.value
-    awake = turns * edge.awake_per_turn.value / 1e3 * OBJECT_BYTES / GB_BYTES
+    turns, visits = workload.turns, workload.turns * workload.visits
+    bytes_per_turn = edge.storage_per_turn.value + workload.text_bytes * edge.storage_per_text.value
+    sandboxes, problem = _sandboxes(workload, measured, prices)
+    if problem is not None:
+        return (), problem
     return (
-        BillLine(name="plan", amount=1, unit="plan", price=rates.plan.price, source=rates.plan.source),
-        _metered("requests of Workers", connections * edge.worker_requests_per_connection.value, rates.requests),
-        _metered("CPU of Workers", cpu, rates.cpu_ms),
-        _metered("requests of objects", objects, rates.object_requests),
-        _metered("objects awake", awake, rates.object_gb_seconds),
-        _metered("rows written", turns * edge.rows_per_turn.value, rates.rows_written),
-        _metered("storage of objects", stored / GB_BYTES, rates.storage_gb),
+        BillLine(name="plan", amount=1, unit="plan", price=rates.plan.price, source=rates.plan.source, by="1 plan"),
+        _metered("requests of Workers", rates.requests, (visits, "connections", edge.worker_requests_per_connection.value)),
+        _metered(
+            "CPU of Workers",
+            rates.cpu_ms,
+            (turns, "turns", edge.cpu_per_turn.value),
+            (turns * workload.deltas, "deltas", edge.cpu_per_delta.value / 1e3),
+        ),
+        _metered(
+            "requests of objects",
+            rates.object_requests,
+            (turns, "turns", edge.object_requests_per_turn.value),
+            (visits, "connections", edge.object_requests_per_connection.value),
+        ),
+        _metered(
+            "objects awake",
+            rates.object_gb_seconds,
+            (turns, "turns", edge.awake_per_turn.value / 1e3 * OBJECT_BYTES / GB_BYTES),
+        ),
+        _metered(
+            "lookups of keys", rates.key_reads, (visits, "connections", 1), (turns, "turns", edge.key_reads_per_turn.value)
+        ),
+        _metered("rows written", rates.rows_written, (turns, "turns", edge.rows_per_turn.value)),
+        _metered("rows read", rates.rows_read, (turns, "turns", edge.rows_read_per_turn.value)),
+        _metered(
+            "storage of objects",
+            rates.storage_gb,
+            (workload.users, "users", rates.empty_object.value / GB_BYTES),
+            (turns * workload.months, "turns", bytes_per_turn / GB_BYTES),
+        ),
+        *sandboxes,
     ), None
+
+
+def _sandboxes(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bill:
+    """The server for calls that the edge has no tier for. It has no spare: while it is away only these calls fail."""
+    if workload.tools == 0:
+        return (), None
+    cores = needs_of(workload, measured).tool_cores.amount
+    memory = (measured.memory_of_server.value + sandboxes_at_once(workload) * measured.memory_per_jail.value) / GB_BYTES
+    machine = _cheapest(prices, cores, memory)
+    if machine is None:
+        return (), _too_large(cores, memory)
+    line = _servers("server for sandboxes", 1, machine)
+    return (msgspec.structs.replace(line, by=f"{cores:.3f} cores and {memory:.3f} GB of memory"),), None
 
 
 def _cheapest(prices: PriceTable, cores: float, memory_gb: float) -> Machine | None:
@@ -144,9 +183,12 @@ def _traffic(needs: Needs, machine: Machine, servers: int, prices: PriceTable) -
     return _line("traffic beyond the server's", more, prices.traffic.price, "TB", prices.traffic.source)
 
 
-def _metered(name: str, amount: float, rate: Metered) -> BillLine:
-    billed = max(0.0, amount - rate.included)
-    return BillLine(name=name, amount=amount, unit=rate.unit, price=billed * rate.price, source=rate.source)
+def _metered(name: str, rate: Metered, *counts: tuple[float, str, float]) -> BillLine:
+    """An item of the bill with several counted units: how many, of which kind, and how much each takes."""
+    amount = sum(count * each for count, _, each in counts)
+    by = " + ".join(f"{count:,.0f} {what} x {each:.4g} {rate.unit}" for count, what, each in counts)
+    price = max(0.0, amount - rate.included) * rate.price
+    return BillLine(name=name, amount=amount, unit=rate.unit, price=price, source=rate.source, by=by)
 
 
 def _line(name: str, amount: float, price: float, unit: str, source: str) -> BillLine:

@@ -1,4 +1,4 @@
-"""Workload — what the users of a server do in a month."""
+"""Workload — the activity of the users of a server in a month."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from agentvm.model.base import Record
 MONTH_SECONDS = 30.4375 * 86_400
 
 Amount = Annotated[float, msgspec.Meta(ge=0, le=10**9)]
-"""Infinity would make a bill that nobody can read."""
+"""Infinity would make an unreadable bill."""
 
 
 class Workload(Record, omit_defaults=False):
@@ -31,6 +31,10 @@ class Workload(Record, omit_defaults=False):
     """Turns of the busiest minutes, as a multiple of the average."""
     tools: Amount = 0.05
     """Calls of tools in a sandbox, for each turn."""
+    tool_seconds: Amount = 2.0
+    """Duration of a call in a sandbox."""
+    visits: Amount = 0.2
+    """Connections that are opened, for each turn: a person opens a page, asks five questions and leaves."""
     months: Annotated[float, msgspec.Meta(gt=0, le=1_200)] = 3.0
     """Months for which conversations are kept."""
 

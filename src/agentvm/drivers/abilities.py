@@ -7,7 +7,7 @@ from agentvm.drivers.base import Driver
 
 
 class ModelAbilities(NamedTuple):
-    """Whether a model takes pictures and tools; None where only its file tells. `demo` for one that nobody should rely on."""
+    """Whether a model takes pictures and tools; None where only its file tells. `demo` for one that is unreliable."""
 
     pictures: bool | None = True
     tools: bool | None = True

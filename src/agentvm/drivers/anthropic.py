@@ -61,6 +61,8 @@ _WINDOW_TOKENS = {
 }
 _DEFAULT_WINDOW_TOKENS = 1_000_000
 
+_NAMED = ("model", "max_tokens", "messages", "stream")
+
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
     "tool_use": "tool_use",
@@ -231,7 +233,10 @@ class AnthropicDriver(SdkDriver):
         create = self._client.messages.with_streaming_response.create
         keeps_blocks = bool(prompt.provider_tools)
         decoder = MessagesDecoder(self._failures, model=prompt.model, keeps_blocks=keeps_blocks)
-        return create(**messages_body(prompt, self._failures)), decoder
+        body = messages_body(prompt, self._failures)
+        # Versions of the SDK differ in the members that they know by name: none has the temperature any more.
+        named = {name: body.pop(name) for name in _NAMED}
+        return create(**named, extra_body=body), decoder
 
     def origins(self, prompt: Prompt) -> Sequence[MessageOrigin]:
         return origins(prompt, self._failures.provider)

@@ -58,7 +58,7 @@ class BlockKeeper:
         if self._input and self._blocks:
             try:
                 self._blocks[-1]["input"] = msgspec.json.decode(self._input)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 # The call itself is refused with the same input; the block goes back with what it began with.
                 pass
             self._input = ""
@@ -77,7 +77,7 @@ class BlockKeeper:
 
 
 def is_result(block: Mapping[str, object]) -> bool:
-    """Tells whether a block is the result of a tool that the provider has run."""
+    """Returns whether a block is the result of a tool that the provider has run."""
     return str(block.get("type", "")).endswith("_tool_result") and isinstance(block.get("tool_use_id"), str)
 
 
@@ -100,5 +100,5 @@ def _readable(value: object) -> object:
 
 
 def _is_blank(block: Mapping[str, object]) -> bool:
-    """Tells whether a block is a text of white space alone, which is refused when it is sent back."""
+    """Returns whether a block is a text of white space alone, which is refused when it is sent back."""
     return block.get("type") == "text" and not str(block.get("text") or "").strip()

@@ -8,9 +8,9 @@ import msgspec
 from agentvm.drivers.anthropic_blocks import tool_json
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
-from agentvm.drivers.conversation import newest_user, thinking_tokens, told_parts
+from agentvm.drivers.conversation import newest_user, rendered_parts, thinking_tokens
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.output_schema import enforced_schema, told_system
+from agentvm.drivers.output_schema import enforced_schema, system_with_schema
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import (
@@ -25,6 +25,7 @@ from agentvm.model.message import (
     UserPart,
     is_failure,
 )
+from agentvm.model.turn import ANY_TOOL
 
 _CACHED: RequestJson = {"type": "ephemeral"}
 _NOTHING: RequestJson = {"type": "text", "text": "(nothing)"}
@@ -65,31 +66,40 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
         messages.append({"role": "user", "content": [{"type": "text", "text": CONTINUE_INSTRUCTION}]})
     _mark_last(messages)
     body: RequestJson = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
-    if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
+    choice = prompt.tool_choice if prompt.tools else None
+    if prompt.thinking and choice is None and not _continues_without_thinking(prompt.conversation):
         # The thinking budget is part of the answer's limit.
         budget = thinking_tokens(prompt.thinking) or 0
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
     elif prompt.temperature is not None:
-        # Not beside thinking, which takes none, and not above 1, where this provider's scale ends.
+        # Not beside thinking, which takes none (and no choice of a tool), and not above 1, where this provider's scale ends.
         body["temperature"] = min(prompt.temperature, 1.0)
     if prompt.stop:
         body["stop_sequences"] = list(prompt.stop)
     schema = enforced_schema(prompt.output.schema) if prompt.output is not None and prompt.constrains else None
     if schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-    if system := prompt.system if schema is not None else told_system(prompt):
+    if system := prompt.system if schema is not None else system_with_schema(prompt):
         body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
+    body |= _tools(prompt, choice)
+    if (container := _container(prompt.conversation, failures)) is not None:
+        body["container"] = container
+    return body
+
+
+def _tools(prompt: Prompt, choice: str | None) -> RequestJson:
+    """Returns the tools, and the one that has to be called."""
     tools: list[RequestJson] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
     ]
     tools += [tool_json(tool) for tool in prompt.provider_tools]
-    if tools:
-        tools[-1]["cache_control"] = _CACHED
-        body["tools"] = tools
-    if (container := _container(prompt.conversation, failures)) is not None:
-        body["container"] = container
-    return body
+    if not tools:
+        return {}
+    tools[-1]["cache_control"] = _CACHED
+    if choice is None:
+        return {"tools": tools}
+    return {"tools": tools, "tool_choice": {"type": "any"} if choice == ANY_TOOL else {"type": "tool", "name": choice}}
 
 
 def origins(prompt: Prompt, provider: str = "anthropic") -> list[MessageOrigin]:
@@ -108,7 +118,7 @@ def origins(prompt: Prompt, provider: str = "anthropic") -> list[MessageOrigin]:
     return [(None, ()), *sources] if begins_late else sources
 
 
-def _goes_on_without_thinking(conversation: Sequence[ConversationEntry]) -> bool:
+def _continues_without_thinking(conversation: Sequence[ConversationEntry]) -> bool:
     """Whether the tools that are being answered were asked for by another provider.
 
     With thinking on, Anthropic refuses results of calls that its own signed thinking does not precede.
@@ -179,7 +189,7 @@ def _result(result: ToolResult, reader: PartRenderer) -> RequestJson:
     output = result.output
     content: object = output.text
     if isinstance(output, ContentOutput):
-        blocks = [reader.render(part, _user_block) for part in told_parts(output)]
+        blocks = [reader.render(part, _user_block) for part in rendered_parts(output)]
         content = [block for block in blocks if block["type"] != "text" or str(block["text"]).strip()]
     block: RequestJson = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": content}
     if is_failure(output):

@@ -1,4 +1,4 @@
-"""Anthropic events — what the Messages API streams, as far as it is read here."""
+"""Anthropic events — the events of the Messages API, as far as they are read here."""
 
 import msgspec
 
@@ -54,7 +54,7 @@ class ContentDelta(msgspec.Struct):
 
 
 class RawProviderEvent(msgspec.Struct):
-    """An event with its block or delta whole, also what we do not know of it."""
+    """An event with its whole block or delta, unknown members included."""
 
     delta: dict[str, object] | None = None
     content_block: dict[str, object] | None = None

@@ -1,4 +1,4 @@
-"""Relayed messages — reads the usage of an answer of the Messages API that goes on to a client of Anthropic."""
+"""Relayed messages — reads the usage of an answer of the Messages API that continues to a client of Anthropic."""
 
 from collections.abc import Iterable
 

@@ -28,7 +28,7 @@ from agentvm.model.turn import OutputFormat
 from agentvm.model.usage import Usage
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause_turn"]
-"""`pause_turn`: the provider is not done with its own tools, and goes on when it is asked with what it has said."""
+"""`pause_turn`: the provider still runs its own tools, and continues when it is called with its output so far."""
 
 
 class ToolSpec(Record):
@@ -89,9 +89,11 @@ class Prompt(Record):
     output: OutputFormat | None = None
     """The answer must be JSON that fits this schema."""
     constrains: bool = True
-    """Whether the provider is asked to enforce the schema, if it can express it; else the model is only told of it."""
+    """Whether the provider is asked to enforce the schema, if it supports it; otherwise the schema is only in the prompt."""
+    tool_choice: str | None = None
+    """The tool that the answer has to call, or `ANY_TOOL`; None if it need not call one."""
     begun: str = ""
-    """The beginning of the answer, which the user has already read: the model is asked to go on from there."""
+    """The beginning of the answer, which the user has already read: the model is asked to continue from there."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -221,6 +223,8 @@ class DriverSettings:
     """The directory of the embedded model's weights."""
     name: str | None = field(default=None, compare=False)
     """The operator's name for the provider, which its errors use; None for the driver's own."""
+    key_place: str | None = field(default=None, compare=False)
+    """The place to correct the key in, which its errors name; None for the server's configuration."""
 
 
 class OpenDriver(Protocol):

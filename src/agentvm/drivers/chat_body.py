@@ -1,7 +1,6 @@
 """Chat body — a prompt as the JSON of a chat-completions request."""
 
 import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -9,9 +8,9 @@ from typing import Literal
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.conversation import newest_user, split_data_url, told_parts
+from agentvm.drivers.conversation import newest_user, rendered_parts, split_data_url
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.output_schema import enforced_schema, requires_all, told_system
+from agentvm.drivers.output_schema import enforced_schema, requires_all, system_with_schema
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
@@ -26,7 +25,7 @@ from agentvm.model.message import (
     UserContent,
     UserPart,
 )
-from agentvm.model.turn import OutputFormat
+from agentvm.model.turn import ANY_TOOL, OutputFormat
 
 RequestJson = dict[str, object]
 
@@ -56,13 +55,17 @@ def chat_body(
     """Returns the whole request. `speech_only` is for models without tools and files: tool results become text."""
     messages: list[RequestJson] = []
     # Also beside a schema that is to be enforced: many servers of this protocol ignore that one, and small models need both.
-    if system := told_system(prompt):
+    if system := system_with_schema(prompt):
         messages.append({"role": "system", "content": system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
-    newest = newest_user(prompt.conversation)
-    for entry in prompt.conversation:
+    newest, continued = newest_user(prompt.conversation), _continued(prompt.conversation)
+    for number, entry in enumerate(prompt.conversation):
         reader = PartRenderer(failures, lenient=entry is not newest)
-        messages += _text_messages(entry, reader) if speech_only else _messages(entry, field, reader)
+        rendered = _text_messages(entry, reader) if speech_only else _messages(entry, field, reader)
+        if number in continued and rendered:
+            before = messages.pop()["content"]
+            rendered = [{**rendered[0], "content": "\n\n".join(filter(None, (str(before), str(rendered[0]["content"]))))}]
+        messages += rendered
     last = prompt.conversation[-1] if prompt.conversation else None
     if isinstance(last, AssistantEntry) and last.provider_content is not None:
         # Another provider was interrupted in the middle of its answer.
@@ -82,6 +85,8 @@ def chat_body(
         body["temperature"] = prompt.temperature
     if prompt.tools and not speech_only:
         body["tools"] = [_tool(tool) for tool in prompt.tools]
+        if (choice := prompt.tool_choice) is not None:
+            body["tool_choice"] = choice if choice == ANY_TOOL else {"type": "function", "function": {"name": choice}}
     if prompt.output is not None and prompt.constrains:
         body |= _response_format(prompt.output)
     return body
@@ -96,10 +101,26 @@ def _response_format(form: OutputFormat) -> RequestJson:
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
+def _continued(conversation: tuple[ConversationEntry, ...]) -> set[int]:
+    """Returns which entries continue with the message before, as a repaired answer does: some models want users in between."""
+    numbers: set[int] = set()
+    before: ConversationEntry | None = None
+    for number, entry in enumerate(conversation):
+        if isinstance(entry, AssistantEntry) and not entry.text and not entry.tool_calls:
+            continue
+        if isinstance(entry, AssistantEntry) and isinstance(before, AssistantEntry) and not before.tool_calls:
+            numbers.add(number)
+        before = entry
+    return numbers
+
+
 def origins(prompt: Prompt) -> list[MessageOrigin]:
-    """Returns the origin of each message of the request."""
-    sources: list[MessageOrigin] = [(None, ())] if told_system(prompt) else []
+    """Returns the origin of each message of the request; of an answer that was repaired its last."""
+    sources: list[MessageOrigin] = [(None, ())] if system_with_schema(prompt) else []
+    continued = _continued(prompt.conversation)
     for number, entry in enumerate(prompt.conversation):
+        if number in continued:
+            sources.pop()
         match entry:
             case UserEntry(content=tuple(parts)):
                 sources.append((number, tuple(range(len(parts)))))
@@ -195,7 +216,7 @@ def _field_of(part: ThinkingPart) -> str | None:
 
 
 def _reasoning_field(conversation: tuple[ConversationEntry, ...]) -> str | None:
-    """The member this conversation's provider gives its reasoning in; None when it gives none."""
+    """The field in which this conversation's provider returns its reasoning; None if it returns none."""
     for entry in reversed(conversation):
         if isinstance(entry, AssistantEntry):
             for part in entry.thinking:
@@ -240,7 +261,7 @@ def _spoken(result: ToolResult, reader: PartRenderer) -> str:
     output = result.output
     if not isinstance(output, ContentOutput):
         return output.text
-    return "\n".join(str(reader.render(part, _text_part)["text"]) for part in told_parts(output))
+    return "\n".join(str(reader.render(part, _text_part)["text"]) for part in rendered_parts(output))
 
 
 def _text_part(part: UserPart, failures: Failures) -> RequestJson:
@@ -257,6 +278,6 @@ def file_text(part: FilePart, failures: Failures) -> str:
     """The content of an attached text file, under its name."""
     try:
         text = base64.b64decode(part.data, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         raise failures.bad_request(f"the file {part.filename or part.media_type}: it is not base64 of UTF-8 text") from None
     return f"{part.filename}:\n{text}" if part.filename else text

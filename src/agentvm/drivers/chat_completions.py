@@ -195,7 +195,7 @@ class ChatDecoder:
             self._add(call, arguments, outputs)
 
     def _current(self, kind: type[_TextBlock] | type[_ThinkingBlock]) -> _OpenBlock | None:
-        """The block that text or reasoning goes on in: the open one, or the last that waits behind a call."""
+        """The block that text or reasoning continues in: the open one, or the last that waits behind a call."""
         candidate = self._later[-1] if self._later else self._open
         return candidate if isinstance(candidate, kind) else None
 

@@ -1,4 +1,4 @@
-"""Relayed chat — reads the usage of a chat completion that goes on to a client of OpenAI."""
+"""Relayed chat — reads the usage of a chat completion that continues to a client of OpenAI."""
 
 from collections.abc import Iterable
 

@@ -33,8 +33,8 @@ from agentvm.drivers.chat_body import RequestJson, chat_body
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import CallIds
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.output_schema import enforced_schema
-from agentvm.model.turn import OutputFormat
+from agentvm.drivers.output_schema import enforced_part, enforced_schema
+from agentvm.model.turn import ANY_TOOL, OutputFormat
 
 NO_TOOL = "none"
 
@@ -51,6 +51,13 @@ _INSTRUCTION = (
     'Without a tool reply {{"tool": "{none}", "answer": "<your whole answer to the user, in the language of the user>"}}. '
     'To use one reply {{"tool": "<name>", "input": {{…}}}}; you will see its result and reply again.'
 )
+_FORM = (
+    'Instead of such a text the "answer" is the JSON value {name}, which fits this JSON Schema, as a part of the object and '
+    "not in quotes:\n{schema}"
+)
+_SCALARS: tuple[RequestJson, ...] = tuple({"type": kind} for kind in ("object", "string", "number", "boolean", "null"))
+_ANY_JSON: RequestJson = {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": [*_SCALARS]}}]}
+"""A grammar for any value, apart from lists in lists."""
 _SAMPLING: RequestJson = {"temperature": 0.2}
 """A small model that is left to chance guesses instead of using a tool."""
 
@@ -58,12 +65,14 @@ _SAMPLING: RequestJson = {"temperature": 0.2}
 def constrained_body(prompt: Prompt, failures: Failures) -> RequestJson:
     """Returns the whole request for a prompt with tools."""
     instruction = _INSTRUCTION.format(none=NO_TOOL, tools="\n".join(_described(tool) for tool in prompt.tools))
-    system = f"{prompt.system}\n\n{instruction}" if prompt.system else instruction
+    form = "" if prompt.output is None else _FORM.format(name=prompt.output.name, schema=_json(prompt.output.schema))
+    system = "\n\n".join(filter(None, (prompt.system, instruction, form)))
     conversation = tuple(_as_text(entry) for entry in prompt.conversation)
     plain = msgspec.structs.replace(prompt, system=system, conversation=conversation, tools=(), output=None)
     answer = _object(tool={"const": NO_TOOL}, answer=_answer_schema(prompt.output))
-    repeated = _repeated(prompt.conversation)
-    schema = {"anyOf": [answer, *(_call_schema(tool) for tool in prompt.tools if tool.name not in repeated)]}
+    repeated, choice = _repeated(prompt.conversation), prompt.tool_choice
+    calls = [_call_schema(tool) for tool in prompt.tools if tool.name not in repeated and choice in (None, ANY_TOOL, tool.name)]
+    schema = {"anyOf": [*calls] if choice is not None and calls else [answer, *calls]}
     named = {"name": "reply", "schema": schema, "strict": True}
     constraint = {"response_format": {"type": "json_schema", "json_schema": named}}
     return _SAMPLING | chat_body(plain, failures, speech_only=True) | constraint
@@ -74,7 +83,7 @@ def _described(tool: ToolSpec) -> str:
 
 
 def _as_text(entry: ConversationEntry) -> ConversationEntry:
-    """Writes what the model did before in the notation that it uses now."""
+    """Writes an earlier entry of the conversation in the notation that the model uses now."""
     match entry:
         case AssistantEntry(tool_calls=(call, *_)):
             return AssistantEntry(text=_json({"tool": call.name, "input": call.input}))
@@ -88,7 +97,7 @@ def _as_text(entry: ConversationEntry) -> ConversationEntry:
 
 
 def _repeated(conversation: tuple[ConversationEntry, ...]) -> set[str]:
-    """Returns the tools that were called twice with one input since the user spoke: a small model would go on with it."""
+    """Returns the tools that were called twice with one input since the user spoke: a small model would continue with it."""
     calls: list[tuple[str, str]] = []
     for entry in reversed(conversation):
         if isinstance(entry, UserEntry):
@@ -103,7 +112,7 @@ def _json(value: object) -> str:
 
 
 def _answer_schema(output: OutputFormat | None) -> object:
-    return {"type": "string"} if output is None else enforced_schema(output.schema) or {"type": "object"}
+    return {"type": "string"} if output is None else enforced_part(output.schema) or _ANY_JSON
 
 
 def _call_schema(tool: ToolSpec) -> RequestJson:
@@ -117,8 +126,10 @@ def _object(**properties: object) -> RequestJson:
 class ConstrainedDecoder:
     """Decodes one answer of a model that is bound to the JSON of `constrained_body`."""
 
-    def __init__(self, inner: ChatDecoder) -> None:
+    def __init__(self, inner: ChatDecoder, *, is_text: bool = True) -> None:
+        """`is_text` is false for answers that have a form: they are taken whole, as JSON."""
         self._inner = inner
+        self._is_text = is_text
         self._text = ""
         self._streams = False
         self._calls = False
@@ -154,7 +165,7 @@ class ConstrainedDecoder:
     def _grow(self) -> Iterator[ModelOutput]:
         """Streams the part of the answer that is complete."""
         if not self._streams:
-            begin = _ANSWER.match(self._text)
+            begin = _ANSWER.match(self._text) if self._is_text else None
             if begin is None:
                 return
             self._streams, self._text = True, self._text[begin.end() :]
@@ -171,7 +182,7 @@ class ConstrainedDecoder:
             return
         try:
             reply = msgspec.json.decode(self._text, type=dict[str, object])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             # Cut off by the limit of tokens in the middle of a call or of an object: there is nothing to use.
             return
         yield from self._reply(reply)

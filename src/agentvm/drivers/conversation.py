@@ -141,8 +141,8 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
     return entry
 
 
-def told_parts(output: ContentOutput) -> list[TextPart | ImagePart]:
-    """Returns the parts of a result as models are told them: texts and pictures, and a note for every file and address."""
+def rendered_parts(output: ContentOutput) -> list[TextPart | ImagePart]:
+    """Returns the parts of a result as models receive them: texts and pictures, and a note for every file and address."""
     return [part if isinstance(part, TextPart | ImagePart) else TextPart(text=shown_part(part)) for part in output.value]
 
 
@@ -150,7 +150,7 @@ def _told(result: ToolResult) -> ToolResult:
     output = result.output
     if not isinstance(output, ContentOutput):
         return result
-    return msgspec.structs.replace(result, output=ContentOutput(value=tuple(told_parts(output))))
+    return msgspec.structs.replace(result, output=ContentOutput(value=tuple(rendered_parts(output))))
 
 
 def _assistant(message: AssistantMessage, calls: list[ToolCall], results: dict[str, ToolResult]) -> list[ConversationEntry]:
@@ -189,7 +189,7 @@ def _weight(entry: ConversationEntry, sizes: Mapping[str, int]) -> int:
 
 def _result_weight(output: ToolOutput, sizes: Mapping[str, int]) -> int:
     if isinstance(output, ContentOutput):
-        return sum(_part_weight(part, sizes) for part in told_parts(output))
+        return sum(_part_weight(part, sizes) for part in rendered_parts(output))
     return estimate_tokens(output.text)
 
 

@@ -32,7 +32,7 @@ _CHINESE_NOTICE = (
 
 
 def is_demo(model: str | None) -> bool:
-    """Tells whether a model is the demo model, by its name without the provider."""
+    """Returns whether a model is the demo model, by its name without the provider."""
     return model == DEFAULT_MODEL
 
 
@@ -44,7 +44,7 @@ def is_mostly_chinese(text: str) -> bool:
 
 
 async def answer_with_notice(model: str) -> AsyncGenerator[ModelOutput, None]:
-    """An answer that says why there is none; no model is asked, and nothing is counted."""
+    """An answer that explains why the model cannot answer; no model is called, and nothing is billed."""
     yield MessageStarted(f"msg_{secrets.token_hex(12)}", model)
     yield TextStarted()
     yield TextChunk(_CHINESE_NOTICE)

@@ -1,7 +1,7 @@
 """Exchange — one streamed model call over HTTP: send, read events under one deadline, decode, close.
 
-The deadline is entered again for every wait instead of once around them all: a cancel scope must not stay open across a
-`yield`, or it would cancel the caller.
+A cancel scope must not stay open across a `yield`, or it would cancel the caller; so each wait has its own bound, see
+`agentvm.drivers.answer_body`. All events that have arrived together are decoded before the next wait.
 
 Silence has a bound of its own, far shorter than the call's. It counts while the connection is made and the response head is
 waited for, all attempts together, and from the first byte of the answer on, between any two; comments and pings are bytes.
@@ -10,7 +10,7 @@ Between the head and the first byte it does not count: a provider that has accep
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
@@ -18,7 +18,9 @@ import anyio
 import httpx2
 import msgspec
 
+from agentvm.drivers.answer_body import AnswerBody, Overdue, Silent, open_body
 from agentvm.drivers.base import ModelOutput, TextChunk, ThinkingChunk, ToolInputChunk
+from agentvm.drivers.event_stream import EventReader
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin, explain
 from agentvm.drivers.sending import will_report
@@ -60,38 +62,6 @@ Begin = Callable[[], tuple[AbstractAsyncContextManager[httpx2.Response], Decoder
 """Builds a request and the decoder of its answer."""
 
 
-class _Silent(Exception):
-    """The provider was silent for too long."""
-
-
-class _WatchedStream(httpx2.AsyncByteStream):
-    """The bytes of an answer, as long as they keep coming."""
-
-    def __init__(self, inner: AsyncIterable[bytes], seconds: float, *, patient: bool) -> None:
-        self._inner = inner
-        self._seconds = seconds
-        self._patient = patient
-        self.begun = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        chunks = aiter(self._inner)
-        while True:
-            with anyio.CancelScope() as waiting:
-                if self.begun:
-                    waiting.deadline = anyio.current_time() + self._seconds
-                chunk = await anext(chunks, None)
-            if waiting.cancelled_caught:
-                raise _Silent
-            if chunk is None:
-                return
-            self.begun = self.begun or not self._patient
-            yield chunk
-
-    async def aclose(self) -> None:
-        if isinstance(self._inner, httpx2.AsyncByteStream):
-            await self._inner.aclose()
-
-
 async def exchange(
     begin: Begin,
     failures: Failures,
@@ -101,7 +71,7 @@ async def exchange(
     patient: bool = False,
     origins: Callable[[], Sequence[MessageOrigin]] = tuple,
 ) -> AsyncGenerator[ModelOutput, None]:
-    """Plays one call. Whatever ends the iteration, the response is closed before it has ended.
+    """Plays one call. The response is always closed before the iteration has ended.
 
     `origins` is called when the provider refuses the request, to find the message that the refusal is about.
     """
@@ -116,28 +86,18 @@ async def exchange(
             raise
         # Both hold the prompt, which is not needed any more.
         del begin, origins
-        heard = _watch(response, quiet, patient=patient)
-        events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))
+        body = open_body(response, quiet, deadline)
+        stack.callback(body.close)
+        events = _Events(response, body, failures, (quiet, seconds), patient=patient)
         while not decoder.finished:
-            with anyio.CancelScope(deadline=deadline) as waiting:
-                data = await _next_data(events, failures, quiet)
-            if waiting.cancelled_caught:
-                raise failures.timeout(seconds)
+            data = events.take() or await events.next()
             for output in _decode(decoder, data, failures):
-                heard.begun = heard.begun or isinstance(output, TextChunk | ThinkingChunk | ToolInputChunk)
+                body.begun = body.begun or isinstance(output, TextChunk | ThinkingChunk | ToolInputChunk)
                 yield output
             if data is None:
                 return
         with anyio.move_on_after(DRAIN_SECONDS):
-            await _drain(events)
-
-
-def _watch(response: httpx2.Response, quiet: float, *, patient: bool) -> _WatchedStream:
-    inner = response.stream
-    if not isinstance(inner, AsyncIterable):
-        raise TypeError("an answer that is streamed has an asynchronous stream")
-    response.stream = heard = _WatchedStream(inner, quiet, patient=patient)
-    return heard
+            await events.drain()
 
 
 async def _open(
@@ -155,30 +115,55 @@ async def _open(
     raise failures.silent(quiet) if quiet < seconds else failures.timeout(seconds)
 
 
-async def _next_data(events: AsyncIterator[httpx2.ServerSentEvent], failures: Failures, quiet: float) -> str | None:
-    try:
-        async for event in events:
-            # Comments and bare `event:` lines keep the connection alive; they say nothing.
-            if event.data:
-                return event.data
-    except _Silent:
-        raise failures.silent(quiet) from None
-    except httpx2.HTTPError as error:
-        raise failures.transport(error) from None
-    return None
+class _Events:
+    """The data of the events of an answer; never empty."""
+
+    def __init__(
+        self, response: httpx2.Response, body: AnswerBody, failures: Failures, bounds: tuple[float, float], *, patient: bool
+    ) -> None:
+        """`bounds` are how many seconds it may be silent, and how many the call may take."""
+        self._body, self._failures, self._bounds, self._patient = body, failures, bounds, patient
+        self._reader = EventReader(MAX_EVENT_BYTES)
+        self._arrived: list[str] = []
+        """The last first."""
+        content_type = response.headers.get("content-type", "").partition(";")[0].strip()
+        if content_type.lower() != "text/event-stream":
+            raise failures.transport(httpx2.SSEError(f"It has the content type {content_type!r}."))
+
+    def take(self) -> str | None:
+        """Returns the next that has arrived already."""
+        return self._arrived.pop() if self._arrived else None
+
+    async def next(self) -> str | None:
+        """Waits for the next; None at the end. Raises a ProviderError."""
+        reader, body = self._reader, self._body
+        try:
+            while piece := await body.read():
+                body.begun = body.begun or not self._patient
+                if texts := reader.feed(piece):
+                    self._arrived = texts[::-1]
+                    return self._arrived.pop()
+            self._arrived = reader.end()
+            return self.take()
+        except Silent:
+            raise self._failures.silent(self._bounds[0]) from None
+        except Overdue:
+            raise self._failures.timeout(self._bounds[1]) from None
+        except httpx2.HTTPError as error:
+            raise self._failures.transport(error) from None
+
+    async def drain(self) -> None:
+        """Reads to the end, so that the connection can be used again."""
+        try:
+            while await self._body.read():
+                pass
+        except (httpx2.HTTPError, Silent, Overdue):
+            # The answer is complete; a connection that breaks now is only not used again.
+            return
 
 
 def _decode(decoder: Decoder, data: str | None, failures: Failures) -> Iterable[ModelOutput]:
     try:
         return decoder.end() if data is None else decoder.feed(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise failures.protocol(f"an event that cannot be read ({failures.redact(str(error))})") from None
-
-
-async def _drain(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
-    try:
-        async for _ in events:
-            pass
-    except (httpx2.HTTPError, _Silent):
-        # The answer is complete; a connection that breaks now is only not used again.
-        return

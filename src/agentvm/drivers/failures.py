@@ -232,7 +232,7 @@ def read_error(body: bytes) -> Reported:
     """Finds the error in any of the shapes providers use; a body that is not JSON says nothing fit to show."""
     try:
         return find_error(msgspec.json.decode(body))
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Reported("")
 
 

@@ -18,7 +18,7 @@ _ARRAY_CODE = 9
 
 
 def knows_tools(path: Path) -> bool:
-    """Tells whether the model's own chat template has a place for tools. Blocks; the answer is kept while the file stays."""
+    """Returns whether the model's own chat template has a place for tools. Blocks; the answer is kept while the file stays."""
     stat = path.stat()
     return _knows_tools(path, stat.st_mtime_ns, stat.st_size)
 
@@ -33,7 +33,7 @@ def _knows_tools(path: Path, mtime_ns: int, size: int) -> bool:
 
 
 def has_pooling(path: Path) -> bool:
-    """Tells whether the file says how vectors of texts are made, as those of embedding models do. Blocks."""
+    """Returns whether the file says how vectors of texts are made, as those of embedding models do. Blocks."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return any(key.endswith(_POOLING) for key, _ in _members(content))

@@ -68,7 +68,7 @@ class ProviderHealth(Record):
 
 
 def is_outage(error: ProviderError) -> bool:
-    """Whether another provider may do better: this one fails every caller now, whatever the request.
+    """Whether another provider may do better: this one fails all callers and requests now.
 
     A refused key counts, because users can do nothing about it. A refused request does not: the next provider would get the
     same.
@@ -101,7 +101,7 @@ class Attempt:
 
     def leave(self) -> None:
         """Ends the call; without a result another call may probe."""
-        self._health.let_probe(self)
+        self._health.allow_probe(self)
 
 
 class HealthTracker:
@@ -213,9 +213,9 @@ class HealthTracker:
         elif attempt.news == self._news and isinstance(error, ProviderBadRequest):
             # The provider reads requests again, and this one was at fault.
             self._recover()
-        self.let_probe(attempt)
+        self.allow_probe(attempt)
 
-    def let_probe(self, attempt: Attempt) -> None:
+    def allow_probe(self, attempt: Attempt) -> None:
         """Lets another call probe."""
         if self._probe is attempt:
             self._probe = None

@@ -31,6 +31,7 @@ from agentvm.drivers.exchange import Decoder, exchange
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.gguf import knows_tools
 from agentvm.drivers.model_catalog import DEFAULT_MODEL, pull_command
+from agentvm.drivers.output_schema import enforced_part
 from agentvm.drivers.sending import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
 from agentvm.drivers.weights import default_model_dir, is_gguf, weights_path
@@ -46,6 +47,9 @@ _DEFAULT_SAMPLING: RequestJson = {"temperature": 0.2, "top_p": 0.9, "repeat_pena
 SMALL_BYTES_MAX = 4 * 1024**3
 """Weights of up to this size, about seven billion parameters, do not keep to the notation of a chat template."""
 
+SILENCE_SECONDS = 180.0
+"""Time that the model may be silent, also where providers may not."""
+
 _FAILURES = Failures(
     provider="the embedded model",
     remedy_key="restart the server",
@@ -58,7 +62,7 @@ def _shape_of(model: str) -> Shape:
 
 
 ToolUse = Literal["none", "enforced", "template"]
-"""How a model is told of tools: not at all, as JSON that is enforced, or by the chat template in its file."""
+"""How a model receives tools: not at all, as JSON that is enforced, or by the chat template in its file."""
 
 
 def tool_use(prompt: Prompt, path: Path) -> ToolUse:
@@ -76,7 +80,21 @@ def local_body(prompt: Prompt, tools: ToolUse) -> RequestJson:
     if "tools" in body:
         # llama.cpp has one grammar for an answer: that of the tools, or that of the schema.
         body.pop("response_format", None)
+    elif prompt.output and prompt.constrains and (schema := enforced_part(prompt.output.schema)) is not None:
+        # Its grammars, unlike those of providers, take any value and not objects alone.
+        named = {"name": prompt.output.name, "schema": schema, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
+
+
+def silence_of(prompt: Prompt, own: float | None) -> float | None:
+    """Returns how many seconds the model may be silent in the middle of an answer; `own` is the operator's word about it.
+
+    Its process reads the prompts of others in between, which takes long on a busy machine. One that dies closes the connection.
+    """
+    if own is not None or prompt.silence is None:
+        return own
+    return max(prompt.silence, SILENCE_SECONDS)
 
 
 class LocalDriver:
@@ -115,7 +133,7 @@ class LocalDriver:
     async def _run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         path = self._find(prompt.model)
         tools = await anyio.to_thread.run_sync(tool_use, prompt, path)
-        silence = prompt.silence if self._silence is None else self._silence
+        silence = silence_of(prompt, self._silence)
         begin = partial(self._begin, prompt, path, tools)
         async with aclosing(exchange(begin, _FAILURES, self._timeout, silence=silence, patient=True)) as outputs:
             async for output in outputs:
@@ -126,7 +144,9 @@ class LocalDriver:
     ) -> tuple[AbstractAsyncContextManager[httpx2.Response], Decoder]:
         body = local_body(prompt, tools)
         decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_prompt(body))
-        return self._send(path, prompt, body), ConstrainedDecoder(decoder) if tools == "enforced" else decoder
+        if tools != "enforced":
+            return self._send(path, prompt, body), decoder
+        return self._send(path, prompt, body), ConstrainedDecoder(decoder, is_text=prompt.output is None)
 
     def _find(self, model: str) -> Path:
         # A peer may choose among the installed models; a path is the operator's to give.

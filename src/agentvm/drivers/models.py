@@ -110,7 +110,7 @@ class _OpenedProvider:
     def __post_init__(self) -> None:
         self.slots = slots_of(self.provider.settings, self.driver)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.gone = True
         if not self.users and self.over is not None:
             self.over.set()
@@ -185,11 +185,11 @@ class Models:
             finally:
                 if not complete:
                     for opened in fresh:
-                        opened.let_go()
+                        opened.release()
             self._now = _Configuration(result, default, fallback)
             for name, opened in before.items():
                 if result.get(name) is not opened:
-                    opened.let_go()
+                    opened.release()
         logger.debug("providers_configured", providers=list(result), default=default, fallback=list(fallback))
 
     def parse(self, name: str | None) -> tuple[str, str]:
@@ -223,7 +223,7 @@ class Models:
         finally:
             opened.users -= 1
             if opened.gone:
-                opened.let_go()
+                opened.release()
 
     @asynccontextmanager
     async def use_chain(self, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:

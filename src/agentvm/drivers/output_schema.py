@@ -1,6 +1,6 @@
 """Output schema — the schema of an answer in the form that providers enforce, and the words for a model of the others. Pure.
 
-Providers enforce a part of JSON Schema. Whatever is left out for them, the answer is compared with the whole schema later.
+Providers enforce a part of JSON Schema. The answer is compared with the whole schema later.
 """
 
 import re
@@ -39,8 +39,11 @@ def enforced_schema(schema: Mapping[str, object]) -> Schema | None:
 
     Objects take no members that they do not name. Bounds of numbers and lengths are left out.
     """
-    if schema.get("type") != "object":
-        return None
+    return enforced_part(schema) if schema.get("type") == "object" else None
+
+
+def enforced_part(schema: Mapping[str, object]) -> Schema | None:
+    """Like `enforced_schema`, also for a value that is no object, which stands within one."""
     try:
         return _reduce(schema, DEPTH_MAX)
     except _Inexpressible:
@@ -48,7 +51,7 @@ def enforced_schema(schema: Mapping[str, object]) -> Schema | None:
 
 
 def requires_all(schema: object) -> bool:
-    """Tells whether each object of an enforced schema requires all of its members, which OpenAI's strict mode wants."""
+    """Returns whether each object of an enforced schema requires all of its members, which OpenAI's strict mode wants."""
     if not isinstance(schema, dict):
         return True
     members = _named(schema.get("properties"))
@@ -65,7 +68,7 @@ def output_instruction(form: OutputFormat) -> str:
     )
 
 
-def told_system(prompt: Prompt) -> str | None:
+def system_with_schema(prompt: Prompt) -> str | None:
     """Returns the system prompt, with the form of the answer."""
     if prompt.output is None:
         return prompt.system
@@ -78,7 +81,7 @@ def output_tokens(form: OutputFormat | None) -> int:
 
 
 def refuses_output(error: ProviderBadRequest) -> bool:
-    """Tells whether the provider refuses to enforce the form of an answer, which the model can still be told of."""
+    """Returns whether the provider refuses to enforce the schema of an answer, which can then be added to the prompt."""
     return _REFUSED.search(f"{error.said} {error.param}") is not None
 
 

@@ -1,4 +1,4 @@
-"""Relay — a client's own request to a provider, sent on as it is: the answer goes back as it comes, and is counted."""
+"""Relay — a client's own request, passed to a provider unchanged: the answer is passed back as it arrives, and metered."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -45,14 +45,14 @@ class RelayAnswer:
 
 
 class RelayDecoder(Decoder, Protocol):
-    """Reads an answer leniently: what it does not know goes back to the client all the same."""
+    """Reads an answer leniently: unknown parts are passed on to the client."""
 
     @property
     def has_failed(self) -> bool:
         """Whether the provider has told of a failure."""
 
     def take(self) -> bytes:
-        """Returns what was read since the last time, to be sent to the client."""
+        """Returns the bytes read since the last call, to be sent to the client."""
 
     def read(self, content: bytes) -> Iterable[ModelOutput]:
         """Returns the outputs of an answer in one piece."""

@@ -70,7 +70,7 @@ def tool_calls(*calls: tuple[str, str, dict[str, object]], text: str = "") -> li
 
 
 def in_turn(*answers: Sequence[ScriptStep]) -> Script:
-    """Plays the answers one per call, whatever the prompt; the last one repeats."""
+    """Plays the answers, one per call, for any prompt; the last one repeats."""
     calls = iter(answers)
     last: Sequence[ScriptStep] = ()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
+from urllib.request import getproxies
 
 import anyio.to_thread
 import httpx2
@@ -20,6 +21,7 @@ from agentvm.drivers.account_health import note_rate_limit
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.exchange import Decoder, exchange
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
+from agentvm.drivers.provider_network import ProviderTransport
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.drivers.relay import RelayDecoder, RelayRequest
 from agentvm.drivers.sending import forget_body, hold_body
@@ -203,13 +205,15 @@ def host_of(base_url: str | None) -> str | None:
 
 
 def key_remedy(settings: DriverSettings, driver: str, plain: str) -> str:
-    """Returns the remedy when the key is refused: the setting of a named provider, else `plain`."""
+    """Returns the remedy when the key is refused: its place, the setting of a named provider, else `plain`."""
+    if settings.key_place is not None:
+        return f"check {settings.key_place}"
     return plain if settings.name in (None, driver) else f"check llm.providers.{settings.name}.apiKey"
 
 
 def check_key(driver: str, key: Secret | None) -> None:
     """Raises ConfigInvalid for a key that no header can carry, without showing it."""
-    if key is not None and not (key.reveal().isascii() and key.reveal().isprintable() and " " not in key.reveal()):
+    if key is not None and not key.is_sendable:
         raise ConfigInvalid(
             f"the key of the driver {driver!r} contains spaces, line breaks or other characters that no key has; copy it again"
         )
@@ -221,10 +225,15 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
     Redirects are not followed: they would carry the conversation to a host that was not configured. Connections are not
     limited here: the limit on turns limits them.
     """
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0)
     return httpx2.AsyncClient(
         verify=_trusted(),
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
+        limits=limits,
+        # Ways through a proxy are the library's business.
+        transport=None if {"http", "https", "all"} & getproxies().keys() else ProviderTransport(_trusted(), limits),
+        # Deltas are too small to be worth packing, one by one.
+        headers={"Accept-Encoding": "identity"},
         follow_redirects=False,
         event_hooks={"request": [hold_body], "response": [refuse_long_waits, _note_busy, forget_body]},
     )

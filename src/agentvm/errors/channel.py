@@ -17,7 +17,7 @@ class PlatformFailed(AgentVMError):
 
 
 class PlatformRefused(PlatformFailed):
-    """A chat platform does not accept the channel; `remedy` says what to change."""
+    """A chat platform does not accept the channel; `remedy` names the change that is needed."""
 
     code = "platform_refused"
 

@@ -16,13 +16,14 @@ class SessionMoved(Refused):
 
 
 class NodeSilent(Refused):
-    """Another node has ended, or did not answer in time. It may have done what it was asked."""
+    """Another node has ended, or did not answer in time. It may have executed the request."""
 
     code = "node_silent"
 
 
 class SessionsMoved(StoreFailed):
-    """A batch was not stored; `runners` are the sessions that another node runs, or has run meanwhile: then it is None."""
+    """A batch was not stored; `runners` maps the sessions that another node runs to that node, or to None if another node has
+    run it in the meantime."""
 
     code = "sessions_moved"
 
@@ -31,7 +32,10 @@ class SessionsMoved(StoreFailed):
         self.runners = runners
 
 
+FENCED = "This node was declared dead by the others, which continue with its turns; restart it"
+
+
 class NodeFenced(StoreFailed):
-    """A node that was declared dead stores nothing any more: others go on with its turns."""
+    """A node that was declared dead stores nothing any more: others continue with its turns."""
 
     code = "node_fenced"

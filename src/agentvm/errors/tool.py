@@ -7,6 +7,7 @@ class EgressRefused(ToolFailed):
     """A request to an address that tools may not reach. The text names the host, never the address behind it."""
 
     code = "egress_refused"
+    unsent = True
 
 
 class SecretNotGranted(ToolFailed):
@@ -48,7 +49,8 @@ class McpCommandNotAllowed(Unprocessable):
 
 
 class TierUnavailable(ToolFailed):
-    """No tier of this server can run a job. The text names what is missing, and the remedy; `details` the verdict on each."""
+    """No tier of this server can run a job. The text names the missing engine or wall, and the remedy; `details` the verdict on
+    each."""
 
     code = "tier_unavailable"
 

@@ -27,6 +27,10 @@ _TYPES = {
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 
 
+_NO_LINE_BREAK = r"(?!\\n)"
+"""The end of patterns that let no line break follow, as a message quotes it."""
+
+
 def explain(error: msgspec.ValidationError, kind: object) -> str:
     """Returns the first fault of a value that should have been a `kind`, as a sentence without a capital or a full stop."""
     at = _AT.fullmatch(str(error))
@@ -43,7 +47,7 @@ def explain(error: msgspec.ValidationError, kind: object) -> str:
 
 
 def path_of(error: msgspec.ValidationError) -> str:
-    """Returns the path of the field that is at fault: `tools.0`; that of an unknown field includes its name."""
+    """Returns the path of the invalid field: `tools.0`; that of an unknown field includes its name."""
     at = _AT.fullmatch(str(error))
     problem, path = (at["problem"], at["path"]) if at else (str(error), "")
     where = ".".join(name or index for name, index in _STEP.findall(path))
@@ -62,7 +66,7 @@ def _explain_value(problem: str, where: str, kind: inspect.Type | None) -> str:
             return f"{name} must be {_types(bound[1])} of {limit} {'items' if bound[1] == 'array' else 'characters'}"
         return f"{name} must be {_types(bound[1])}, {limit}"
     if pattern := _PATTERN.fullmatch(problem):
-        return f"{name} must match {pattern[1]}"
+        return f"{name} must match {pattern[1].replace(_NO_LINE_BREAK, '')}"
     if (enum := _ENUM.fullmatch(problem)) and (values := _values(kind)):
         return f"{name} must be one of {', '.join(values)}, not {shorten(enum[1])}"
     return f"{where}: {problem[:1].lower()}{problem[1:]}" if where else problem

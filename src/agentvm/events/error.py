@@ -6,7 +6,7 @@ from agentvm.events.base import EventData
 
 
 class CommandError(EventData):
-    """A command could not be carried out. Goes to the peer that asked, and to no other."""
+    """A command could not be carried out. Sent only to the peer whose command failed."""
 
     type = "system_error"
     source = "command"

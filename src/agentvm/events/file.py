@@ -26,7 +26,7 @@ class FileDeleted(FileEvent):
 
 
 class FilesChanged(EventData):
-    """Files have changed: stored as rows, and told by other events."""
+    """Files have changed: stored as rows; other events are sent."""
 
     type = "files_changed"
     source = "sandbox"
@@ -36,7 +36,7 @@ class FilesChanged(EventData):
 
 
 EVENTS_MAX = 100
-"""Files of one change that are told one by one; whoever needs all of them lists the files."""
+"""Files of one change that have an event each; a client that needs all of them lists the files."""
 
 
 def file_events(delta: FileDelta) -> tuple[EventData, ...]:

@@ -136,10 +136,10 @@ class SessionForked(SessionEvent):
 
 
 class SessionRewound(SessionEvent):
-    """Messages were taken back, together with the answers to them. New messages come after this event.
+    """Messages were rewound, together with the answers to them. New messages come after this event.
 
-    `kept_id` is the last message that stays; absent if none does. `folded` counts the messages taken back, an answer with its
-    tool calls as one.
+    `kept_id` is the last message that stays; absent if none does. `folded` counts the rewound messages, an answer with its tool
+    calls as one.
     """
 
     type = "session_rewound"
@@ -182,7 +182,7 @@ class SessionDestroyed(SessionEvent):
 
 
 class ResyncRequired(SessionEvent):
-    """The events after the subscriber's cursor are gone: read the messages, then go on from this cursor."""
+    """The events after the subscriber's cursor are gone: read the messages, then continue from this cursor."""
 
     type = "resync_required"
     session_id: SessionId

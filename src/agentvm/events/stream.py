@@ -13,8 +13,8 @@ class MessageStart(StreamEvent):
     """`model` is the provider's name for itself, `asked` the `<provider>/<model>` that was called.
 
     `asked_at` is the time of the call; `attempt` counts the unanswered calls before it, and is absent for the first. `text` is
-    the beginning of a message that goes on after a restart: it was sent under another id before. `draft` says that the message
-    must fit a schema: if it does not, the next message of the turn takes its place.
+    the beginning of a message that continues after a restart: it was sent under another id before. `draft` says that the
+    message must fit a schema: if it does not, the next message of the turn takes its place.
     """
 
     type = "message_start"

@@ -1,4 +1,4 @@
-"""Tool calls — what becomes of a call between the model that asks for it and its result."""
+"""Tool calls — the events of a call between the model's request and its result."""
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import SessionId, TurnId, UserId
@@ -14,7 +14,7 @@ class ToolStateEvent(EventData):
 
 
 class ToolWaiting(ToolStateEvent):
-    """A call waits for somebody. `fingerprint` has to be sent back with the answer."""
+    """A call waits for an answer. `fingerprint` has to be sent back with the answer."""
 
     type = "tool_waiting"
     wait_id: WaitId
@@ -30,6 +30,8 @@ class ToolWaiting(ToolStateEvent):
     expires_at: int
     questions: dict[str, Question] | None = None
     url: str | None = None
+    held: bool = False
+    """Whether the call is held open for the answer, so that its turn is not parked."""
     session_id: SessionId | None = None
     """The session of the sub-agent that waits, where its wait is told at the top."""
 
@@ -71,7 +73,7 @@ class AgentSwitched(ToolStateEvent):
 
 
 class ToolDenied(ToolStateEvent):
-    """A call is not made, because a rule or a person says so; `reason` is what the model is told."""
+    """A call was denied by a rule or a person; `reason` is the text that the model receives."""
 
     type = "tool_denied"
     turn_id: TurnId
@@ -90,7 +92,7 @@ class ToolStarted(ToolStateEvent):
 
 
 class ProgramChanged(EventData):
-    """A call of a program has its result, or the program has ended: stored as a row, and told by another event."""
+    """A call of a program has its result, or the program has ended: stored as a row; another event is sent."""
 
     type = "program_changed"
     source = "agent"
@@ -100,7 +102,7 @@ class ProgramChanged(EventData):
 
 
 class ToolProgress(ToolStateEvent):
-    """A call goes on. Four a second are sent at most; `total` is missing if the tool does not know it."""
+    """A call continues. Four a second are sent at most; `total` is missing if the tool does not know it."""
 
     type = "tool_progress"
     turn_id: TurnId
@@ -112,7 +114,7 @@ class ToolProgress(ToolStateEvent):
 
 
 class ToolAbandoned(EventData):
-    """A tool went on after it was cancelled, and is not waited for: counted, and not stored."""
+    """A tool continued after it was cancelled, and is not waited for: counted, and not stored."""
 
     type = "tool_abandoned"
     source = "agent"
@@ -133,7 +135,7 @@ class ToolCharged(EventData):
 
 
 class WaitChanged(EventData):
-    """A wait begins, is answered or its call starts: stored as a row, and told by another event."""
+    """A wait begins, is answered or its call starts: stored as a row; another event is sent."""
 
     type = "wait_changed"
     source = "agent"
@@ -143,7 +145,7 @@ class WaitChanged(EventData):
 
 
 class ToolPlaced(EventData):
-    """The reasons of a call that has its result: stored as a row, not told."""
+    """The reasons of a call that has its result: stored as a row, not sent."""
 
     type = "tool_placed"
     source = "agent"

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import KeyId, MessageId, TurnId, UserId
-from agentvm.model.ledger import AskedCall, LedgerEntry
+from agentvm.model.ledger import LedgerEntry, SentCall
 from agentvm.model.turn import OnParked, TurnOptions, TurnOrigin, TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
@@ -33,7 +33,7 @@ class TurnRequest(TurnEvent):
 
 
 class TurnSuspended(TurnEvent):
-    """The server is being restarted; the turn goes on when it is back."""
+    """The server is being restarted; the turn continues when it is back."""
 
     type = "turn_suspended"
     turn_id: TurnId
@@ -42,7 +42,7 @@ class TurnSuspended(TurnEvent):
 
 
 class TurnParked(TurnEvent):
-    """Every open call of the turn waits for somebody; it goes on with their answers. `waits` are the open ones."""
+    """Every open call of the turn waits for an answer; it continues with their answers. `waits` are the open ones."""
 
     type = "turn_parked"
     turn_id: TurnId
@@ -54,7 +54,7 @@ class TurnParked(TurnEvent):
 
 
 class TurnResumed(TurnEvent):
-    """The server died or was restarted during the turn; it goes on from the last message that was finished.
+    """The server died or was restarted during the turn; it continues from the last message that was finished.
 
     `attempt` counts how often the server died of it; a restart that was announced does not count.
     """
@@ -72,7 +72,7 @@ class ModelAsked(TurnEvent):
 
     type = "model_asked"
     told = False
-    call: AskedCall
+    call: SentCall
 
 
 class ModelUnasked(TurnEvent):

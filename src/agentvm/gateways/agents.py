@@ -11,7 +11,7 @@ from agentvm.model.session import AGENTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedAgent:
-    """`name` is what a request calls it."""
+    """`name` is its name in requests."""
 
     name: str
     description: str | None = None
@@ -20,7 +20,7 @@ class ListedAgent:
 
 
 async def list_agents(talk: Talk, container_id: ContainerId) -> AsyncIterator[ListedAgent]:
-    """Yields the definitions, then the images of the container that somebody has named."""
+    """Yields the definitions, then the named images of the container."""
     workspace = talk.context().workspace
     async for definition, resource in workspace.templates.list():
         created_at = 0 if resource is None else resource.created_at

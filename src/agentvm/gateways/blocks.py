@@ -1,7 +1,7 @@
 """Blocks — the parts of a turn as blocks that begin and end, in any order of the parts. Pure.
 
-Dialects whose clients insist on the order have a `BlockWriter`. It writes the stretch of a turn that one request is about: from
-the wait that the request has answered, or from the beginning, to the next wait that nobody has answered, or to the end.
+Dialects whose clients insist on the order have a `BlockWriter`. It writes the part of a turn for one request: from the wait
+that the request has answered, or from the beginning, to the next unanswered wait, or to the end.
 """
 
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ from agentvm.gateways.turn_parts import (
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -57,7 +57,7 @@ class BlockWriter(ABC):
         self._earlier: frozenset[str] = frozenset()
         """Calls of before the stretch: the client knows them."""
         self._is_round = False
-        """Whether the model says something; results of its calls end that."""
+        """Whether the model is writing; results of its calls end that."""
         self._has_round = False
         """Whether a round was begun and not ended."""
         self.waits: list[CallWaits] = []
@@ -77,7 +77,7 @@ class BlockWriter(ABC):
     def call_input(self, call_id: str, piece: str) -> bytes: ...
 
     @abstractmethod
-    def made_call(self, call: CallMade, *, is_begun: bool) -> bytes:
+    def completed_call(self, call: CallMade, *, is_begun: bool) -> bytes:
         """Returns a call with its input; `is_begun` when that was written in pieces."""
 
     @abstractmethod
@@ -88,13 +88,13 @@ class BlockWriter(ABC):
 
     @abstractmethod
     def end_waiting(self) -> bytes:
-        """Returns the end of a stretch whose waits somebody has to answer."""
+        """Returns the end of a stretch with waits that need an answer."""
 
     @abstractmethod
     def end(self, ended: TurnEnded) -> bytes: ...
 
     def begin_round(self) -> bytes:
-        """Returns what comes before the model says something."""
+        """Returns the events before the model begins to write."""
         return b""
 
     def end_round(self) -> bytes:
@@ -104,7 +104,7 @@ class BlockWriter(ABC):
         if self.is_done:
             return b""
         if self._after is None:
-            if isinstance(part, SaidText) and self._block == "text":
+            if isinstance(part, TextAdded) and self._block == "text":
                 return b"%b%b}\n\n" % (self._delta, _encode(part.text))
             return self._write(part)
         if isinstance(part, TurnEnded):
@@ -121,9 +121,9 @@ class BlockWriter(ABC):
 
     def _write(self, part: TurnPart) -> bytes:
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 return self._say("text", text)
-            case SaidThinking(text=text):
+            case ThinkingAdded(text=text):
                 return self._say("thinking", text)
             case CallBegun() | CallInput() | CallMade():
                 return self._call(part)
@@ -186,7 +186,7 @@ class BlockWriter(ABC):
         if is_begun:
             self._inputs.remove(call.call_id)
         self._made.add(call.call_id)
-        return self.made_call(call, is_begun=is_begun)
+        return self.completed_call(call, is_begun=is_begun)
 
     def _round(self) -> bytes:
         if self._is_round:

@@ -1,4 +1,4 @@
-"""Chosen options — what a request of a gateway chooses for its turn, with faults in the words of its dialect. Pure."""
+"""Chosen options — the options of a turn in a request of a gateway, with errors in the terms of its dialect. Pure."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from agentvm.model.turn import TurnOptions
 
 
 def read_chosen(chosen: Mapping[str, object], limit: str = "max_tokens", where: str = "The body is invalid") -> TurnOptions:
-    """Returns the options. `limit` is the dialect's name for `maxTokens`, `where` what the fault is in."""
+    """Returns the options. `limit` is the dialect's name for `maxTokens`, `where` the place of an error."""
     try:
         return msgspec.convert(chosen, TurnOptions)
     except msgspec.ValidationError as error:

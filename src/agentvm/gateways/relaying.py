@@ -33,7 +33,6 @@ _STATUS: tuple[tuple[type[ProviderError], int], ...] = (
     (ProviderTimeout, 504),
     (ProviderBadRequest, 400),
 )
-KEY_HEADER = "idempotency-key"
 Shape = Callable[[GatewayProblem], ShapedProblem]
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -89,7 +88,7 @@ async def _answered(talk: Talk, relayed: ModelRelay, shape: Shape, *, streams: b
 
 
 async def fetch(talk: Talk, model: str, driver: str, request: RelayRequest, shape: Shape) -> GatewayReply:
-    """Sends a request that costs nothing to the provider of a model; its answer, or why there is none."""
+    """Sends a free request to the provider of a model; returns its answer or its error."""
     talk.principal.require(USE_PERMISSION)
     try:
         answer = await talk.vm.relays.fetch(talk.principal.tenant_id, model, driver, request)
@@ -104,7 +103,7 @@ def provider_kinds(talk: Talk) -> dict[str, str]:
 
 
 def end_user_of(talk: Talk) -> str:
-    """Returns a name by which a provider tells apart those who share the operator's account, and learns nothing else."""
+    """Returns an opaque name by which a provider can distinguish users of the operator's account."""
     return hashlib.sha256(f"{talk.principal.tenant_id}/{talk.principal.user_id or ''}".encode()).hexdigest()
 
 
@@ -141,7 +140,7 @@ class _RelaySource:
 
 
 def _refused(talk: Talk, error: AgentVMError, shape: Shape) -> GatewayReply:
-    """Returns the response of a call that nobody answered. Refusals of this server have their own way."""
+    """Returns the response of a call that no provider has answered. Refusals of this server have their own way."""
     if not isinstance(error, ProviderError):
         raise error
     shaped = shape(_problem(talk, error))

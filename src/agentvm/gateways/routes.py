@@ -1,4 +1,4 @@
-"""Routes — what a gateway declares: its paths, the bodies it reads, and the shape of its errors. The server serves them."""
+"""Routes — the declaration of a gateway: its paths, bodies and the shape of its errors. The server serves them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from agentvm.errors import InvalidInput
 from agentvm.gateways.talk import Talk
 from agentvm.model.gateway_settings import GatewaySettings
 from agentvm.operations.http_reply import Streamed
@@ -14,14 +15,15 @@ B = TypeVar("B")
 
 BODY_MAX_BYTES = 32 * 1024 * 1024
 VALUES_MAX = 200_000
+KEY_HEADER, KEY_MAX = "idempotency-key", 200
 
 
 class Lenient(msgspec.Struct, frozen=True, kw_only=True):
-    """A body, or a part of one, of somebody else's protocol: members that it does not name are ignored."""
+    """A body, or a part of one, of another protocol: fields that it does not declare are ignored."""
 
 
 class NoBody(Lenient, frozen=True):
-    """A request without a body, or one that nobody reads."""
+    """A request without a body, or with an ignored one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,14 @@ class Ask(Generic[B]):
     """Scheme and host by which the client reaches this server."""
     content: bytes = b""
     """The body as it came, of a route that keeps it."""
+
+    @property
+    def key(self) -> str | None:
+        """The client's name for this request: sent again under it, it is the same request."""
+        key = self.headers.get(KEY_HEADER)
+        if key is not None and not 0 < len(key) <= KEY_MAX:
+            raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
+        return key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +74,8 @@ class GatewayProblem:
     code: str
     message: str
     request_id: str
+    is_unread: bool = False
+    """Whether the body is no JSON, which some dialects tell apart from a wrong one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +106,13 @@ class GatewayRoute:
 
 
 class SocketState(Protocol):
-    """One socket of a gateway: answers its frames, and tells what its client has subscribed to as one stream."""
+    """One socket of a gateway: answers its frames, and sends the subscriptions of its client as one stream."""
 
     async def answer(self, ask: Ask[Any], talk: Talk) -> tuple[str, bool]:
-        """Returns the answer to a frame, and whether the stream has to begin anew because of it."""
+        """Returns the answer to a frame, and whether the stream has to be restarted."""
 
     async def stream(self, ask: Ask[Any], talk: Talk) -> Streamed | None:
-        """Returns what the client has subscribed to; None without any subscription."""
+        """Returns the events that the client has subscribed to; None without any subscription."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

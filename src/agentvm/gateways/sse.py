@@ -1,4 +1,4 @@
-"""Server-sent events — the one writer of all gateways: pieces of a turn as they are told, with a heartbeat in between."""
+"""Server-sent events — the one writer of all gateways: pieces of a turn as they arrive, with a heartbeat in between."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ HEARTBEAT = b": \n\n"
 
 
 def event(data: bytes, name: str | None = None, number: int | None = None) -> bytes:
-    """Returns one event; `number` is what a client sends back as `Last-Event-ID`."""
+    """Returns one event; a client sends `number` back as `Last-Event-ID`."""
     head = b"" if number is None else b"id: %d\n" % number
     return b"%b%bdata: %b\n\n" % (head, b"" if name is None else b"event: %b\n" % name.encode(), data)
 
@@ -24,7 +24,7 @@ class Encoder(Protocol):
     """Writes the parts of one turn in a dialect."""
 
     def begin(self) -> bytes:
-        """Returns what comes before the first part."""
+        """Returns the events before the first part."""
 
     def write(self, part: TurnPart, cursor: int) -> bytes:
         """Returns a part, often nothing; `cursor` is that of its event."""
@@ -40,7 +40,7 @@ OnEnd = Callable[[], Awaitable[None]]
 def stream_parts(talk: Talk, sent: SentTurn, encoder: Encoder, *, on_end: OnEnd | None = None, interrupts: bool) -> Streamed:
     """Returns the turn as a stream. `on_end` is awaited before the last piece is sent.
 
-    With `interrupts`, a client that leaves before the end stops the turn; else the turn goes on.
+    With `interrupts`, a client that leaves before the end stops the turn; else the turn continues.
     """
     follower = talk.follow(sent)
     source = _PartStream(follower, encoder, on_end)
@@ -57,8 +57,21 @@ def stream_parts(talk: Talk, sent: SentTurn, encoder: Encoder, *, on_end: OnEnd 
     return Streamed(opened, HEARTBEAT, follows=True, closed=closed)
 
 
+async def write_parts(talk: Talk, sent: SentTurn, encoder: Encoder, *, interrupts: bool = False) -> None:
+    """Writes the turn up to where its encoder is done, for an answer in one piece. `interrupts` as for a stream."""
+    try:
+        async for part in talk.parts(sent):
+            encoder.write(part, 0)
+            if encoder.is_done:
+                break
+    finally:
+        if interrupts and not encoder.is_done:
+            # The client has left.
+            await talk.stop(sent)
+
+
 class _PartStream:
-    """The source of a stream of parts. `take` may be cancelled: what was read and not returned is kept."""
+    """The source of a stream of parts. `take` may be cancelled: parts that were read and not returned are kept."""
 
     def __init__(self, follower: TurnFollower, encoder: Encoder, on_end: OnEnd | None) -> None:
         self._follower, self._encoder, self._on_end = follower, encoder, on_end

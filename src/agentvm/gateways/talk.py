@@ -4,13 +4,14 @@ A request of a gateway has one Talk. It has no channel: an answer is read from t
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
 from msgspec import structs
 
-from agentvm.errors import ContainerForbidden, NotFound, Unprocessable
+from agentvm.errors import ContainerForbidden, NotFound, Unprocessable, not_found
 from agentvm.gateways.turn_parts import PartReader, TurnPart
 from agentvm.gateways.uploads import attach
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
@@ -20,10 +21,11 @@ from agentvm.model.session import UNSTORED, Alias, Session
 from agentvm.model.turn import OnParked, Turn, TurnOptions
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.context import Context
-from agentvm.operations.dispatch import carry_out
+from agentvm.operations.dispatch import execute
 from agentvm.operations.image_open import ImageOpen
 from agentvm.operations.message import MessageSend
-from agentvm.operations.session_open import SessionOpen
+from agentvm.operations.message_ask import KEY_REUSED
+from agentvm.operations.session_open import SessionOpen, discarded_if_refused
 from agentvm.protocol.records import ImageRecord
 from agentvm.protocol.requests import R_co, Request
 from agentvm.runtime.follow import TurnFollower
@@ -33,9 +35,9 @@ from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.aliases import AliasStore
 from agentvm.vm import LISTEN_PERMISSION, AgentVM
 
-KEY_REUSED = "This key was used for another request: a repeated request is the same, and another one has another key"
+OTHER_AGENT = "This session is a conversation with another agent: ask {image_id}, or begin another session"
 STOP_SECONDS = 10.0
-"""Time that a request which its client has left takes at most to stop its turn."""
+"""Time that stopping a turn takes at most, and waiting for its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Talk:
     principal: Principal
     request_id: str = ""
     address: str | None = None
+    created: set[SessionId] = field(default_factory=set)
+    """The sessions that this request has created."""
 
     def context(self) -> Context:
         workspace = self.vm.workspace(self.principal)
@@ -70,7 +74,7 @@ class Talk:
     async def ask(self, request: Request[R_co]) -> R_co:
         """Carries out an operation of the table."""
         with self.context() as context:
-            reply = await carry_out(context, request)
+            reply = await execute(context, request)
             context.finish()
             return reply
 
@@ -112,7 +116,10 @@ class Talk:
         opening = SessionOpen(
             image_id=image_id, gateway=gateway, external=external, messages=seeds, archived=archived, title=title
         )
-        return (await self.ask(opening)).session
+        opened = await self.ask(opening)
+        if opened.created:
+            self.created.add(opened.session.session_id)
+        return opened.session
 
     def aliases(self, container_id: ContainerId) -> AliasStore:
         """Returns the names of sessions of a container within reach."""
@@ -125,13 +132,20 @@ class Talk:
 
     async def repeated(self, session_id: str, image_id: ImageId) -> Session:
         """Returns the session of an earlier request under the same key; `Unprocessable` if that was for another agent."""
+        return await self._session_with(session_id, image_id, KEY_REUSED)
+
+    async def session_with(self, session_id: str, image_id: ImageId) -> Session:
+        """Returns a session within reach that the caller has chosen; `Unprocessable` for one of another agent."""
+        return await self._session_with(session_id, image_id, OTHER_AGENT)
+
+    async def _session_with(self, session_id: str, image_id: ImageId, refusal: str) -> Session:
         session = await self.session(session_id)
         if session.image_id != image_id:
-            raise Unprocessable(KEY_REUSED)
+            raise Unprocessable(refusal.format(image_id=session.image_id))
         return session
 
     async def mark_unstored(self, session: Session) -> None:
-        """Lets a session go when its turns have ended, also if nobody is there to delete it."""
+        """Marks a session for deletion when its turns have ended, in case its client does not delete it."""
         alias = Alias(UNSTORED, session.session_id)
         await self.aliases(session.container_id).put(alias, session.session_id, self.vm.clock())
 
@@ -140,7 +154,7 @@ class Talk:
         self.principal.require(LISTEN_PERMISSION)
         turn = await self.context().store.find_turn(TurnId(turn_id))
         if turn is None:
-            raise NotFound("There is no such turn")
+            raise not_found("Turn", turn_id)
         return turn
 
     async def turns(self, session: Session, limit: int) -> tuple[Turn, ...]:
@@ -149,7 +163,7 @@ class Talk:
         query = TurnQuery(session_id=session.session_id, now=self.vm.clock(), limit=limit)
         return (await self.context().store.sessions((session.container_id,)).turns(query)).items
 
-    async def say(
+    async def send(
         self,
         session_id: SessionId,
         content: UserContent,
@@ -161,20 +175,23 @@ class Talk:
     ) -> SentTurn:
         """Sends a message. `key` is the caller's name for it: sent again, it is the same turn.
 
-        Files inside it become attachments. `Unprocessable` for another message under a name that was used.
+        Files inside it become attachments. `Unprocessable` for another message under a name that was used. A session that was
+        created for a message that is refused is deleted again.
         """
         self.principal.require(LISTEN_PERMISSION)
-        if not isinstance(content, str):
-            content = await self.attach((await self.session(session_id)).container_id, content)
-        sending = MessageSend(
-            session_id=session_id,
-            content=content,
-            client_message_id=key,
-            options=options,
-            on_busy=on_busy,
-            on_parked=on_parked,
-        )
-        reply = await self.ask(sending)
+        with self.context() as context:
+            async with discarded_if_refused(context, session_id if session_id in self.created else None):
+                if not isinstance(content, str):
+                    content = await self.attach((await self.session(session_id)).container_id, content)
+                sending = MessageSend(
+                    session_id=session_id,
+                    content=content,
+                    client_message_id=key,
+                    options=options,
+                    on_busy=on_busy,
+                    on_parked=on_parked,
+                )
+                reply = await self.ask(sending)
         turn = await self.turn(reply.turn_id or "")
         if reply.cursor is not None:
             return SentTurn(turn, int(reply.cursor))
@@ -200,7 +217,7 @@ class Talk:
         return SentTurn(turn, await self.vm.runtime.turn_cursor(self.principal.tenant_id, turn))
 
     async def cursor(self, session: Session) -> int:
-        """Returns the cursor of what is told of a session from now on."""
+        """Returns the cursor after which new events of a session follow."""
         last = self.vm.runtime.replay.last(self.principal.tenant_id, session.session_id)
         if last is not None:
             return last
@@ -226,11 +243,30 @@ class Talk:
         return [part for event in events for part in reader.read(event)], is_complete
 
     async def stop(self, sent: SentTurn) -> None:
-        """Interrupts the turn, whoever waits for it; shielded, because the caller is being cancelled."""
-        with anyio.move_on_after(STOP_SECONDS, shield=True):
+        """Interrupts the turn, even if others wait for it; shielded, because the caller is being cancelled.
+
+        A session that was deleted has no turns any more.
+        """
+        with anyio.move_on_after(STOP_SECONDS, shield=True), suppress(NotFound):
             await self.ask(AgentInterrupt(session_id=sent.session_id, turn_id=sent.turn_id))
+
+    async def end(self, sent: SentTurn) -> None:
+        """Interrupts the turn and waits for its end. One behind another ends when it is its turn, and is not waited for."""
+        is_queued = await self.is_queued(sent.turn)
+        await self.stop(sent)
+        if is_queued:
+            return
+        with anyio.move_on_after(STOP_SECONDS):
+            async for _ in self.parts(sent):
+                pass
+
+    async def is_queued(self, turn: Turn) -> bool:
+        """Returns whether another turn of the session runs before this one."""
+        query = TurnQuery(session_id=turn.session_id, outcome="running", now=self.vm.clock())
+        running = (await self.context().store.sessions((turn.container_id,)).turns(query)).items
+        return turn.parked_at is None and bool(running) and running[-1].turn_id != turn.turn_id
 
 
 def _is_bound(principal: Principal) -> bool:
-    """Tells whether a principal reaches one container only."""
+    """Returns whether a principal reaches one container only."""
     return principal.containers is not None and len(principal.containers) == 1 and principal.home is not None

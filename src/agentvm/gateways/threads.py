@@ -1,21 +1,26 @@
 """Threads — conversations under names that their clients choose, for gateways whose paths name the agent."""
 
+import re
 from typing import Any
 
 from agentvm.gateways.routes import Ask
 from agentvm.gateways.talk import SentTurn, Talk
-from agentvm.model.ids import MessageId, SessionId
+from agentvm.model.ids import SessionId
 from agentvm.model.session import Alias, Session
 from agentvm.model.turn import Turn
 from agentvm.protocol.records import ImageRecord
 
+RECENT_TURNS_MAX = 200
+"""Turns among which changes of a message are looked for."""
+_CHANGE = r"([0-9a-f]{32}|(turn|again)_\w+)"
+"""An edit by its digest, an answer that is replaced by its turn, or another answer."""
 CONTAINER_HEADER = "x-avm-container"
 
 
-async def agent_of(ask: Ask[Any], talk: Talk) -> ImageRecord:
-    """Returns the image of the agent in the path."""
+async def agent_of(ask: Ask[Any], talk: Talk, end_user: str | None = None) -> ImageRecord:
+    """Returns the image of the agent in the path, for a user of the caller if the dialect names one."""
     talk.principal.require("agent:use")
-    return await talk.agent(ask.path["agent"], talk.container(ask.headers.get(CONTAINER_HEADER)))
+    return await talk.agent(ask.path["agent"], talk.container(ask.headers.get(CONTAINER_HEADER), end_user))
 
 
 async def open_thread(ask: Ask[Any], talk: Talk, alias: Alias) -> Session:
@@ -32,7 +37,7 @@ async def find_thread(ask: Ask[Any], talk: Talk, alias: Alias) -> Session | None
 
 
 async def running_turn(ask: Ask[Any], talk: Talk, alias: Alias) -> SentTurn | None:
-    """Returns the turn of a conversation that runs; None when none does, or when it waits for somebody."""
+    """Returns the turn of a conversation that runs; None when none does, or when it waits for an answer."""
     session = await find_thread(ask, talk, alias)
     turns = () if session is None else await talk.turns(session, 1)
     if not turns or turns[0].outcome is not None or turns[0].parked_at is not None:
@@ -40,10 +45,22 @@ async def running_turn(ask: Ask[Any], talk: Talk, alias: Alias) -> SentTurn | No
     return await talk.sent(turns[0])
 
 
-async def find_question(talk: Talk, session: Session, named: str) -> MessageId | None:
-    """Returns the message of the user that was sent under this name, or that the turn of this name answers."""
+def key_of_change(named: str, change: str) -> str:
+    """Returns the key of a message that takes the place of the one that the client has named so."""
+    return f"{named}:{change}"
+
+
+async def find_named_turn(talk: Talk, session: Session, named: str) -> Turn | None:
+    """Returns the turn of the message that was sent under this name, or the turn of this name.
+
+    Of a message that was edited or answered again, the turn that is in its place now.
+    """
     log = talk.context().workspace.store.container(session.container_id).log(SessionId(session.session_id))
     turn: Turn | None = await log.find_turn(named)
-    if turn is None and named.startswith("turn_"):
+    if turn is not None:
+        is_changed = re.compile(rf"{re.escape(named)}:{_CHANGE}").fullmatch
+        turns = await talk.turns(session, RECENT_TURNS_MAX)
+        turn = next((row for row in turns if row.client_key is not None and is_changed(row.client_key)), turn)
+    elif named.startswith("turn_"):
         turn = await talk.turn(named)
-    return turn.message_id if turn is not None and turn.session_id == session.session_id else None
+    return turn if turn is not None and turn.session_id == session.session_id else None

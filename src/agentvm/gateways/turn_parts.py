@@ -1,4 +1,4 @@
-"""Turn parts — a turn's events as what every encoder writes: text, thinking, calls, results, waits and the end. Pure."""
+"""Turn parts — a turn's events in the form that encoders take: text, thinking, calls, results, waits and the end. Pure."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class TurnPart(msgspec.Struct, frozen=True):
 
 
 class AnswerBegun(TurnPart, frozen=True):
-    """The model has begun a message. `text` is its beginning, if it goes on after a restart."""
+    """The model has begun a message. `text` is its beginning, if it continues after a restart."""
 
     message_id: str
     text: str = ""
@@ -42,11 +42,11 @@ class AnswerEnded(TurnPart, frozen=True):
     usage: Usage
 
 
-class SaidText(TurnPart, frozen=True):
+class TextAdded(TurnPart, frozen=True):
     text: str
 
 
-class SaidThinking(TurnPart, frozen=True):
+class ThinkingAdded(TurnPart, frozen=True):
     text: str
 
 
@@ -80,7 +80,7 @@ class CallEnded(TurnPart, frozen=True):
 
 
 class CallWaits(TurnPart, frozen=True):
-    """A call waits for somebody; of kind `client`, for the caller itself, who runs the tool."""
+    """A call waits for an answer; of kind `client`, for the caller, who runs the tool."""
 
     call_id: str
     name: str
@@ -95,7 +95,7 @@ class CallWaits(TurnPart, frozen=True):
 
 
 class TurnWaits(TurnPart, frozen=True):
-    """The turn goes on when somebody has answered its waits."""
+    """The turn continues when its waits are answered."""
 
     waits: tuple[WaitId, ...]
 
@@ -147,9 +147,9 @@ class PartReader:
         data = event.data
         # Nearly all events are deltas.
         if isinstance(data, TextDelta):
-            return SaidText(data.text)
+            return TextAdded(data.text)
         if isinstance(data, ThinkingDelta):
-            return SaidThinking(data.text)
+            return ThinkingAdded(data.text)
         match data:
             case ToolUseStart(tool_call_id=call_id, tool_name=name):
                 self._call_id, self._names[call_id] = call_id, name

@@ -1,4 +1,4 @@
-"""Words — what the server itself says in a chat, in the language of the message that it answers."""
+"""Words — texts of the server itself in a chat, in the language of the message that it answers."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def error_text(words: Words, error: AgentVMError) -> str:
 
 
 def wait_text(words: Words, part: CallWaits) -> str:
-    """Asks for an approval, or tells a question with its options, which can be answered by their numbers."""
+    """Asks for an approval, or shows a question with its numbered options."""
     if part.questions:
         questions = "\n".join(" ".join(filter(None, (one.message, one.url))) for one in part.questions.values())
         options = options_of(part.questions)
@@ -90,12 +90,17 @@ def wait_text(words: Words, part: CallWaits) -> str:
 
 
 def held_text(words: Words, part: CallWaits) -> str:
-    """Says that a call waits for what cannot be given in this chat: an approval, or a page that somebody has to visit."""
+    """Explains that a call waits for an answer that this chat cannot give: an approval, or a visit to a page."""
     pages = [one.url for one in (part.questions or {}).values() if one.url is not None]
     about = part.url or " ".join(pages) or part.why
     return words.held.format(name=part.name, about=about).replace(" )", ")")
 
 
 def is_asked(part: CallWaits) -> bool:
-    """Tells whether a call waits for words of the user, which a message can be."""
+    """Returns whether a call waits for a text of the user, so that a message can answer it."""
     return part.kind in ("question", "elicitation") and not any(one.mode == "url" for one in (part.questions or {}).values())
+
+
+def asks_caller(part: CallWaits) -> bool:
+    """Returns whether the next request of the caller answers a call: with a result, or with the words of its user."""
+    return part.kind == "client" or is_asked(part)

@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-CHUNKER_VERSION = 1
-"""Number of this way to cut texts: an index that was made in another way is made again."""
+CHUNKER_VERSION = 2
+"""Number of this way to cut texts into passages and words: an index that was made in another way is made again."""
 SIZE_CHARACTERS = 800
 OVERLAP_CHARACTERS = 100
 HEADINGS_MAX = 300

@@ -1,7 +1,8 @@
 """Embedder — texts as vectors, from an endpoint with the embeddings API of OpenAI, or from weights on this machine.
 
 Calls are admitted and entered in the ledger as model calls are, under the driver `embedder`; those of weights on this machine
-under `local`.
+under `local`. That a call is made is committed before it leaves, so one that is stopped, or cut by a crash, is entered as an
+estimate; one that never left, or that the endpoint refused, costs nothing.
 """
 
 import math
@@ -13,13 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import anyio
+import msgspec
+
 from agentvm.errors import NotAvailable
 from agentvm.knowledge.embeddings import EmbeddingReply, EmbeddingSource, HttpEmbeddings, embedder_rules
 from agentvm.knowledge.local_embeddings import LOCAL, local_name, open_local_embeddings
 from agentvm.knowledge.passages import IndexForm
-from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, TurnId
+from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.knowledge import NO_EMBEDDER, Passage
-from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.ledger import Charge, Planned, SentCall
 from agentvm.model.tool_settings import EmbedderSettings
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.storage.sql.knowledge import IndexedChunk
@@ -67,57 +71,68 @@ class Embedder:
         is_local = self.name.startswith(LOCAL)
         return ("local", self.name.removeprefix(LOCAL)) if is_local else (DRIVER, self.name)
 
-    async def embed(self, tenant_id: TenantId, texts: Sequence[str]) -> list[bytes]:
-        """Returns the vector of each text; `NotAvailable` when they cannot be had."""
+    async def embed(self, tenant_id: TenantId, texts: Sequence[str], user_id: UserId | None = None) -> list[bytes]:
+        """Returns the vector of each text; `NotAvailable` when they cannot be had. The calls are those of the user, if any."""
         vectors: list[bytes] = []
         for start in range(0, len(texts), self.batch):
-            vectors += await self._ask(tenant_id, texts[start : start + self.batch])
+            vectors += await self._ask(tenant_id, user_id, texts[start : start + self.batch])
         return vectors
 
-    async def _ask(self, tenant_id: TenantId, texts: Sequence[str]) -> list[bytes]:
-        guessed = sum(map(estimate_tokens, texts))
-        driver, model = self._billed
-        planned = Planned(
-            tenant_id=tenant_id,
-            user_id=None,
-            driver=driver,
-            model=model,
-            most_input=guessed,
-            most_output=0,
-            provider=driver,
-        )
-        hold = await self.meter.admit(planned)
-        reply: EmbeddingReply | None = None
+    async def _ask(self, tenant_id: TenantId, user_id: UserId | None, texts: Sequence[str]) -> list[bytes]:
+        call = self._call(tenant_id, user_id, sum(map(estimate_tokens, texts)))
+        hold = await self.meter.admit(msgspec.structs.replace(call.planned, most_input=call.input_tokens))
+        used: Usage | None = None
         try:
+            await self.store.accounts(tenant_id).asked.add(call)
+            used = call.unanswered
             reply = await self.source.ask(texts)
+            used = _usage(reply, call.input_tokens)
+        except NotAvailable as error:
+            used = call.unanswered if error.is_charged else None
+            raise
         finally:
-            if reply is None:
-                hold.release()
-        token_count = None if reply.usage is None else reply.usage.prompt_tokens
-        is_said = token_count is not None and 0 <= token_count <= TOKENS_MAX
-        usage = Usage(
-            input_tokens=token_count if token_count is not None and is_said else guessed, output_tokens=0, estimated=not is_said
-        )
-        charge = hold.settle(usage)
-        entry = LedgerEntry(
-            key=self.new_id("emb"),
+            with anyio.CancelScope(shield=True):
+                await self._enter(call, hold, used)
+        ordered = sorted(reply.data, key=lambda one: one.index)
+        if [one.index for one in ordered] != list(range(len(texts))):
+            raise NotAvailable(f"The embedder returned {len(ordered)} vectors for {len(texts)} texts, or not one for each")
+        return [pack(one.embedding) for one in ordered]
+
+    def _call(self, tenant_id: TenantId, user_id: UserId | None, input_tokens: int) -> SentCall:
+        key = self.new_id("emb")
+        driver, model = self._billed
+        return SentCall(
+            key=key,
+            call_id=key,
             at=self.clock(),
             tenant_id=tenant_id,
+            user_id=user_id,
             container_id=ContainerId(""),
             image_id=ImageId(""),
             session_id=SessionId(""),
             turn_id=TurnId(""),
             driver=driver,
             model=model,
-            usage=usage,
-            cost=charge.cost,
-            price=charge.price,
+            provider=driver,
+            input_tokens=input_tokens,
         )
-        await self.store.accounts(tenant_id).ledger.add([entry])
-        ordered = sorted(reply.data, key=lambda one: one.index)
-        if [one.index for one in ordered] != list(range(len(texts))):
-            raise NotAvailable(f"The embedder returned {len(ordered)} vectors for {len(texts)} texts, or not one for each")
-        return [pack(one.embedding) for one in ordered]
+
+    async def _enter(self, call: SentCall, hold: EmbeddingHold, used: Usage | None) -> None:
+        """Enters the end of a call; one that was not answered, and is free, is only forgotten."""
+        ledger = self.store.accounts(call.tenant_id).ledger
+        if used is None:
+            hold.release()
+            await ledger.add((), answered=(call.key,))
+        else:
+            await ledger.add((call.entry(used, hold.settle(used), self.clock()),), answered=(call.key,))
+
+
+def _usage(reply: EmbeddingReply, estimate: int) -> Usage:
+    """Returns the usage that was reported, or an estimate of it."""
+    reported = None if reply.usage is None else reply.usage.prompt_tokens
+    if reported is not None and 0 <= reported <= TOKENS_MAX:
+        return Usage(input_tokens=reported, output_tokens=0)
+    return Usage(input_tokens=estimate, output_tokens=0, estimated=True)
 
 
 async def with_vectors(
@@ -128,12 +143,12 @@ async def with_vectors(
         return chunks
     if embedder is None or embedder.name != form.embedder:
         raise NotAvailable(f"A search by vectors {NO_EMBEDDER}")
-    vectors = await embedder.embed(tenant_id, [told(chunk.passage) for chunk in chunks])
+    vectors = await embedder.embed(tenant_id, [embedded_text(chunk.passage) for chunk in chunks])
     return [replace(chunk, vector=vector) for chunk, vector in zip(chunks, vectors, strict=True)]
 
 
-def told(passage: Passage) -> str:
-    """Returns the text of a passage as it is embedded: with what stands above it."""
+def embedded_text(passage: Passage) -> str:
+    """Returns the text of a passage as it is embedded: with the headings above it."""
     return "\n".join(part for part in (passage.title, passage.heading, passage.text) if part)
 
 
@@ -141,7 +156,7 @@ def pack(values: Sequence[float]) -> bytes:
     """Returns a vector of length 1 as bytes."""
     length = math.hypot(*values) if 0 < len(values) <= DIMENSIONS_MAX else 0
     if not math.isfinite(length) or not length:
-        raise NotAvailable("The embedder returned a vector that is none")
+        raise NotAvailable("The embedder returned an invalid vector")
     return array("f", [value / length for value in values]).tobytes()
 
 

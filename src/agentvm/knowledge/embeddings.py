@@ -41,7 +41,7 @@ class EmbeddingReply(msgspec.Struct):
 
 
 def embedder_address(settings: EmbedderSettings) -> httpx2.URL:
-    """Returns the address to ask; `ConfigInvalid` names what is missing."""
+    """Returns the address of the endpoint; `ConfigInvalid` names the missing setting."""
     try:
         url = httpx2.URL(settings.url or "")
     except httpx2.InvalidURL:
@@ -83,7 +83,9 @@ class HttpEmbeddings:
         try:
             fetched = await self.http.send(request, timeout_seconds=TIMEOUT_SECONDS, max_bytes=RESPONSE_MAX_BYTES)
         except ToolFailed as error:
-            raise NotAvailable(f"The embedder is not available: {error}") from None
+            failure = NotAvailable(f"The embedder is not available: {error}")
+            failure.is_charged = not error.unsent
+            raise failure from None
         if fetched.status != 200:
             raise NotAvailable(f"The embedder answered with status {fetched.status}; see tools.embedder")
         return read_reply(fetched.body)
@@ -93,4 +95,6 @@ def read_reply(body: bytes) -> EmbeddingReply:
     try:
         return msgspec.json.decode(body, type=EmbeddingReply)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise NotAvailable("The embedder did not answer in the form of OpenAI's embeddings") from None
+        failure = NotAvailable("The embedder did not answer in the form of OpenAI's embeddings")
+        failure.is_charged = True
+        raise failure from None

@@ -1,7 +1,7 @@
-"""Collection indexer — reads the documents of collections beside the turns, one at a time, tenants in turn.
+"""Collection indexer — reads the documents of collections in the background, one at a time, tenants in turn.
 
 An index grows document by document. A search of a revision that is not in it yet is served by an older index that has all of
-it, or waits a little, and then says what is missing.
+it, or waits a little, and then names the missing documents.
 """
 
 from dataclasses import replace
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import anyio
 import anyio.to_thread
 
-from agentvm.errors import AgentVMError, NotFound, ToolFailed
+from agentvm.errors import AgentVMError, ToolFailed, not_found
 from agentvm.knowledge.chunk import CHUNKER_VERSION
 from agentvm.knowledge.embed import Embedder, with_vectors
 from agentvm.knowledge.parse import parse
@@ -22,7 +22,7 @@ from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.knowledge import DocumentProblem
 from agentvm.model.tier import JobOwner
 from agentvm.storage.sql.collection_indexes import ClaimedDocument, ReadState
-from agentvm.storage.sql.knowledge import IndexedChunk, WholeIndex
+from agentvm.storage.sql.knowledge import CompleteIndex, IndexedChunk
 from agentvm.storage.sql.store import Store
 from agentvm.tools.metered_jobs import MeteredJobs
 
@@ -37,7 +37,7 @@ FORMS_MAX = 4
 PROBLEM_MAX = 300
 
 
-class WantedIndex(NamedTuple):
+class IndexRequest(NamedTuple):
     tenant_id: TenantId
     collection_id: str
     form: str
@@ -48,20 +48,20 @@ class CollectionIndexer:
 
     def __init__(self, store: Store, jobs: MeteredJobs, clock: Clock, new_id: NewId, embedder: Embedder | None = None) -> None:
         self._store, self._jobs, self._clock, self._new_id, self._embedder = store, jobs, clock, new_id, embedder
-        self._wanted: dict[WantedIndex, None] = {}
+        self._wanted: dict[IndexRequest, None] = {}
         self._more, self._moved = anyio.Event(), anyio.Event()
 
-    def want(self, wanted: WantedIndex) -> None:
+    def want(self, request: IndexRequest) -> None:
         """Asks for an index to be brought up to date, soon."""
         if len(self._wanted) < WANTED_MAX:
-            self._wanted.setdefault(wanted)
+            self._wanted.setdefault(request)
             self._more.set()
 
     async def refresh(self, tenant_id: TenantId, collection_id: str) -> None:
-        """Asks for every index of a collection that has changed; for the usual one if there is none."""
+        """Requests an update of every index of a changed collection; of the default one if there is none."""
         forms = [form for _, form in await self._store.collection_indexes(tenant_id).forms(collection_id)]
         for form in forms or [str(IndexForm())]:
-            self.want(WantedIndex(tenant_id, collection_id, form))
+            self.want(IndexRequest(tenant_id, collection_id, form))
 
     async def states(self, tenant_id: TenantId, collection_id: str, revision: int) -> dict[str, ReadState]:
         """Returns the progress of the documents of a revision in the newest index, by name."""
@@ -70,14 +70,14 @@ class CollectionIndexer:
             return await indexes.states(index_key, revision)
         return {}
 
-    async def serve(self, tenant_id: TenantId, collection_id: str, form: IndexForm, revision: int) -> WholeIndex:
-        """Returns an index of a revision: the wanted one, an older one while that is made, or what there is of it."""
+    async def serve(self, tenant_id: TenantId, collection_id: str, form: IndexForm, revision: int) -> CompleteIndex:
+        """Returns an index of a revision: the requested one, an older one while that is built, or the part that is ready."""
         indexes = self._store.collection_indexes(tenant_id)
         index_key = await indexes.ensure(collection_id, str(form))
         if index_key is None:
-            raise NotFound(f"There is no collection {collection_id}")
+            raise not_found("Collection", collection_id)
         if (await indexes.progress(index_key, revision))[1]:
-            self.want(WantedIndex(tenant_id, collection_id, str(form)))
+            self.want(IndexRequest(tenant_id, collection_id, str(form)))
             for other, _ in await indexes.forms(collection_id):
                 if other != index_key and not (await indexes.progress(other, revision))[1]:
                     return await indexes.whole(other, revision)
@@ -114,50 +114,50 @@ class CollectionIndexer:
                 self._moved = anyio.Event()
             self._more = anyio.Event()
 
-    async def _advance(self, wanted: WantedIndex) -> bool:
+    async def _advance(self, request: IndexRequest) -> bool:
         """Reads one document; whether there may be more."""
-        indexes = self._store.collection_indexes(wanted.tenant_id)
-        index_key = await indexes.ensure(wanted.collection_id, wanted.form)
+        indexes = self._store.collection_indexes(request.tenant_id)
+        index_key = await indexes.ensure(request.collection_id, request.form)
         if index_key is None:
             return False
         claimed = await indexes.claim(index_key, self._clock())
         if claimed is None:
-            await self._drop_old(wanted, index_key)
+            await self._drop_old(request, index_key)
             return False
         chunks, problem = list[IndexedChunk](), None
         try:
-            chunks = await self._read(wanted, claimed)
+            chunks = await self._read(request, claimed)
             if await indexes.count(index_key) + len(chunks) > CHUNKS_MAX:
                 raise ToolFailed(f"the collection has more than {CHUNKS_MAX:,} passages; cut it into larger ones")
             # Last: vectors are paid for.
-            chunks = await with_vectors(chunks, wanted.tenant_id, IndexForm.parse(wanted.form), self._embedder)
+            chunks = await with_vectors(chunks, request.tenant_id, IndexForm.parse(request.form), self._embedder)
         except ToolFailed as error:
             chunks, problem = [], str(error)[:PROBLEM_MAX]
         except AgentVMError:
             raise
         except Exception:  # Protects every other document: a bug in the reading of one fails that one only.
-            logger.exception("document_not_indexed", collection=wanted.collection_id)
+            logger.exception("document_not_indexed", collection=request.collection_id)
             chunks, problem = [], "reading it failed unexpectedly"
         await indexes.finish(index_key, claimed.document_key, chunks, problem, self._clock())
         return True
 
-    async def _read(self, wanted: WantedIndex, claimed: ClaimedDocument) -> list[IndexedChunk]:
-        about, form = claimed.document, IndexForm.parse(wanted.form)
-        data = await self._store.collections(wanted.tenant_id).read(claimed.document_key)
+    async def _read(self, request: IndexRequest, claimed: ClaimedDocument) -> list[IndexedChunk]:
+        about, form = claimed.document, IndexForm.parse(request.form)
+        data = await self._store.collections(request.tenant_id).read(claimed.document_key)
         if data is None:
             raise ToolFailed("its bytes are gone")
-        owner, key = JobOwner(tenant_id=wanted.tenant_id), self._new_id("job")
+        owner, key = JobOwner(tenant_id=request.tenant_id), self._new_id("job")
         parsed = await parse(self._jobs, owner, key, about.document, about.media_type, data)
         return await anyio.to_thread.run_sync(partial(cut, about.document, about.title, parsed, form))
 
-    async def _drop_old(self, wanted: WantedIndex, index_key: int) -> None:
+    async def _drop_old(self, request: IndexRequest, index_key: int) -> None:
         """Deletes indexes that this one has taken the place of, and those beyond the bound."""
-        collection = await self._store.collections(wanted.tenant_id).get(wanted.collection_id)
-        indexes = self._store.collection_indexes(wanted.tenant_id)
+        collection = await self._store.collections(request.tenant_id).get(request.collection_id)
+        indexes = self._store.collection_indexes(request.tenant_id)
         if collection is None or (await indexes.progress(index_key, collection.revision))[1]:
             return
-        current = IndexForm.parse(wanted.form)
-        for place, (other, text) in enumerate(await indexes.forms(wanted.collection_id)):
+        current = IndexForm.parse(request.form)
+        for place, (other, text) in enumerate(await indexes.forms(request.collection_id)):
             form = IndexForm.parse(text)
             same = (form.size, form.overlap, bool(form.embedder)) == (current.size, current.overlap, bool(current.embedder))
             is_old = same and (form.chunker, form.embedder) != (CHUNKER_VERSION, current.embedder)

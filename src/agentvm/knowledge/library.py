@@ -1,8 +1,8 @@
 """Knowledge library — searches knowledge bases, and makes the index of each when it is needed first.
 
-An index follows from documents and from the way texts are cut, so it is made once, by whoever comes first; the others wait for
-it, or search the one before. A document that cannot be read is a problem of its own; the others are searched all the same.
-Indexes belong to the tenant whose documents they are of.
+An index depends only on the documents and the chunking, so it is built once, by the first caller; the others wait for it, or
+search the previous one. A document that cannot be read is a problem of its own; the others are searched anyway. Indexes belong
+to the tenant whose documents they are of.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from agentvm.knowledge.fusing import fuse
 from agentvm.knowledge.indexer import PROBLEM_MAX, CollectionIndexer
 from agentvm.knowledge.parse import ParsedDocument, ParsedPage, parse
 from agentvm.knowledge.passages import IndexForm, cut
-from agentvm.knowledge.question import QUESTION_MAX, pieces_of
+from agentvm.knowledge.question import QUESTION_MAX, characters_of, pieces_of
 from agentvm.log import get_logger
 from agentvm.model.collection import CHUNKS_MAX, parse_reference
-from agentvm.model.ids import Clock, NewId, TenantId
+from agentvm.model.ids import Clock, NewId, TenantId, UserId
 from agentvm.model.knowledge import (
     K_MAX,
     NO_EMBEDDER,
@@ -39,13 +39,15 @@ from agentvm.resources.knowledge import Document, KnowledgeContent, SearchMode, 
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.resources import Node
-from agentvm.storage.sql.knowledge import IndexedChunk, KnowledgeStore, WholeIndex
+from agentvm.storage.sql.knowledge import CompleteIndex, IndexedChunk, KnowledgeStore
 from agentvm.storage.sql.store import Store
 from agentvm.tools.metered_jobs import MeteredJobs
 
 logger = get_logger(__name__)
 
 DESCRIBED_MAX = 1_000
+OPENED_MAX = 100_000
+"""Characters of one citation, as many as the longest passage."""
 FUSED_MAX = 40
 """Passages of each ranking that are fused."""
 BUILDS_MAX = 3
@@ -57,7 +59,7 @@ class ServedIndex:
     """The index of a knowledge base, in the store of its owner, and how many passages it gives."""
 
     store: KnowledgeStore
-    index: WholeIndex
+    index: CompleteIndex
     k: int
     mode: SearchMode
 
@@ -89,15 +91,20 @@ class KnowledgeLibrary:
     described: Cache[VersionId, Described] = field(default_factory=lambda: Cache(DESCRIBED_MAX))
     """Descriptions of versions that were used before. A version never changes."""
 
-    async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
-        """Returns the passages of these knowledge bases that fit a question best; each base has its say about how many."""
+    async def search(
+        self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None, *, user_id: UserId | None = None
+    ) -> FoundPassages:
+        """Returns the passages of these knowledge bases that fit a question best; each base has its say about how many.
+
+        To embed the question is the usage of the user.
+        """
         nodes = [(uri, await self._node(tenant_id, uri)) for uri in uris]
         passages: list[Passage] = []
         problems: list[DocumentProblem] = []
         for uri, node in nodes:
             served = await self.ensure(tenant_id, node)
             problems += served.index.problems
-            hits = await self._hits(tenant_id, served, question, min(k or served.k, K_MAX))
+            hits = await self._hits(tenant_id, user_id, served, question, min(k or served.k, K_MAX))
             passages += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
         if len(nodes) > 1:
             passages = _take_turns(
@@ -106,16 +113,19 @@ class KnowledgeLibrary:
         strange = any(node.resource.tenant_id not in (tenant_id, SYSTEM_TENANT) for _, node in nodes)
         return FoundPassages(passages=tuple(passages), problems=tuple(problems), tainted=strange and bool(passages))
 
-    async def _hits(self, tenant_id: TenantId, served: ServedIndex, question: str, limit: int) -> list[Passage]:
+    async def _hits(
+        self, tenant_id: TenantId, user_id: UserId | None, served: ServedIndex, question: str, limit: int
+    ) -> list[Passage]:
         """Returns the best passages of one index: by words, by vectors, or by both."""
         by_words: list[tuple[int, Passage]] = []
         by_vectors: list[tuple[int, Passage]] = []
         # Each alone finds more than are wanted, so that what both find comes first.
         wider = limit if served.mode != "both" else FUSED_MAX
         if served.mode != "vectors":
-            by_words = await served.store.search(served.index, pieces_of(question), wider)
+            for pieces in (pieces_of(question), characters_of(question)):
+                by_words = by_words or await served.store.search(served.index, pieces, wider)
         if served.mode != "words" and self.embedder is not None:
-            (vector,) = await self.embedder.embed(tenant_id, [question[:QUESTION_MAX]])
+            (vector,) = await self.embedder.embed(tenant_id, [question[:QUESTION_MAX]], user_id)
             by_vectors = await served.store.nearest(served.index, vector, wider)
         ranked = fuse(question, [key for key, _ in by_words], [key for key, _ in by_vectors])
         passages = dict((*by_words, *by_vectors))
@@ -127,11 +137,13 @@ class KnowledgeLibrary:
         if named is None:
             raise InvalidInput("A citation has the form resource://knowledge/name@1.0.0#document:start-end")
         uri, document, start, end = named
+        if end - start > OPENED_MAX:
+            raise InvalidInput(f"A citation has at most {OPENED_MAX:,} characters")
         served = await self.ensure(tenant_id, await self._node(tenant_id, uri))
         passage = await served.store.open(served.index, document, start, end) if start < end else None
         if passage is None:
             gone = [one.problem for one in served.index.problems if one.document == document]
-            raise NotFound(f"There is no such range in the document {document}" + (f": {gone[0]}" if gone else ""))
+            raise NotFound(f"The document {document} has no such range" + (f": {gone[0]}" if gone else ""))
         return Passage(uri=uri, document=document, start=start, end=end, text=passage[0], title=passage[1])
 
     async def ensure(self, tenant_id: TenantId, node: Node) -> ServedIndex:
@@ -162,7 +174,7 @@ class KnowledgeLibrary:
                 return ServedIndex(store, index, about.k, about.mode)
         raise NotFound("The version was deleted meanwhile")
 
-    async def _of_collection(self, owner: TenantId, reference: str, form: IndexForm) -> WholeIndex:
+    async def _of_collection(self, owner: TenantId, reference: str, form: IndexForm) -> CompleteIndex:
         collection_id, revision = parse_reference(reference)
         collection = await self.store.collections(owner).get(collection_id)
         if collection is None or revision > collection.revision:
@@ -179,7 +191,7 @@ class KnowledgeLibrary:
             raise ResourceInvalid(f"{uri} is not a knowledge base")
         return (await self.resources.resolver.find(tenant_id, parsed)).root
 
-    async def _build(self, tenant_id: TenantId, node: Node, form: IndexForm) -> WholeIndex | None:
+    async def _build(self, tenant_id: TenantId, node: Node, form: IndexForm) -> CompleteIndex | None:
         version_id = node.version.version_id
         self.making.add(version_id)
         try:

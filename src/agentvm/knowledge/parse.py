@@ -1,4 +1,4 @@
-"""Parsing — the text of a file, read in a jail: a parser meets anybody's bytes."""
+"""Parsing — the text of a file, read in a jail: documents are untrusted."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -21,7 +21,8 @@ FOLDER = "packages"
 DISK_BYTES = 16 * 1024 * 1024
 TITLE_MAX = 1_000
 """Characters of a title: each passage has it."""
-OUTPUT_BYTES = 16 * 1024 * 1024
+OUTPUT_BYTES = 40 * 1024 * 1024
+"""Bytes of the text of a document: more than the most characters of one take in Chinese."""
 
 KINDS = {
     "text/plain": "text",
@@ -76,8 +77,11 @@ class _Answer(msgspec.Struct):
     problem: str | None = None
 
 
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
 def kind_of(name: str, mime: str | None) -> str:
-    """Returns the reader for a document; `ToolFailed` for one that nobody here can read."""
+    """Returns the parser for a document; `ToolFailed` for an unsupported format."""
     guessed = ENDINGS.get(name.rpartition(".")[2].lower())
     mime = guessed if mime in (None, "application/octet-stream") else mime
     if mime is None or mime not in KINDS:
@@ -127,12 +131,16 @@ async def parse(jobs: MeteredJobs, owner: JobOwner, key: str, name: str, mime: s
         raise ToolFailed(f"reading it took more than {PARSE_SECONDS} seconds")
     if result.oom:
         raise ToolFailed(f"reading it needs more than {MEMORY_BYTES // 2**20} MiB of memory")
+    if result.truncated:
+        raise ToolFailed(f"its text has more than {OUTPUT_BYTES // 2**20} MiB")
+    if result.signal not in (None, "SIGKILL"):
+        raise ToolFailed(f"its reader crashed ({result.signal}): it is damaged or malicious")
     if not result.succeeded:
         last = text_of(result.stderr).strip().rpartition("\n")[2]
-        raise ToolFailed(f"reading it failed: {last[:200] or result.signal or 'no reason given'}")
+        raise ToolFailed(f"reading it failed: {last[:200] or 'no reason given'}")
     try:
-        answer = msgspec.convert(result.value, _Answer)
-    except msgspec.ValidationError:
+        answer = await anyio.to_thread.run_sync(_decode, result.stdout)
+    except msgspec.MsgspecError:
         raise ToolFailed("reading it gave no text") from None
     if answer.problem is not None:
         raise ToolFailed(answer.problem)

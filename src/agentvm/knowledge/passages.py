@@ -1,4 +1,4 @@
-"""Passages — what an index has of a document: its parts with their words, and the form of the index. Pure."""
+"""Passages — a document in an index: its parts with their words, and the form of the index. Pure."""
 
 from collections.abc import Iterator
 from unicodedata import normalize
@@ -10,7 +10,7 @@ from agentvm.model.base import Record
 from agentvm.model.collection import CHUNKS_MAX
 from agentvm.model.knowledge import Passage
 from agentvm.storage.sql.knowledge import IndexedChunk
-from agentvm.storage.sql.words import terms
+from agentvm.storage.sql.words import stems, terms
 
 PASSAGES_MAX_CHARACTERS = 24_000_000
 """Characters of the passages of one document, those that two share counted twice: twice the longest text that is read."""
@@ -67,4 +67,4 @@ def cut(document: str, title: str | None, parsed: ParsedDocument, form: IndexFor
 def _terms(passage: Passage) -> Iterator[str]:
     for text in (passage.title, passage.heading, passage.text):
         if text:
-            yield from terms(normalize("NFKC", text))
+            yield from stems(terms(normalize("NFKC", text)))

@@ -52,6 +52,10 @@ class ApiKey(Record):
     last_used_at: int | None = None
     revoked_at: int | None = None
 
+    def is_valid(self, now: int) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
 
 class BrowserSession(Record):
     """A browser that is signed in with a key, without its cookie."""

@@ -14,7 +14,7 @@ from agentvm.model.message import FilePart, ImagePart, Message, OutputPart, part
 SCHEME = "attachment:"
 ATTACHMENT_NAME_MAX = 255
 ATTACHMENT_MAX_BYTES = 100 * 1024 * 1024
-"""Maximum of one attachment, whatever the settings: an archive of sessions holds no larger part."""
+"""Maximum of one attachment under any settings: an archive of sessions holds no larger part."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TOKEN = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"

@@ -1,6 +1,6 @@
 """Chat channel — a bot on a chat platform whose messages one agent answers, and the port to the host that runs channels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NewType, Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ from agentvm.model.ids import ContainerId, KeyId, SessionId, TenantId, TurnId
 ChannelId = NewType("ChannelId", str)
 
 ChannelState = Literal["off", "connecting", "connected", "waiting", "refused"]
-"""`waiting`: the connection failed and is tried again. `refused`: it fails until somebody changes something."""
+"""`waiting`: the connection failed and is tried again. `refused`: it fails until its settings are changed."""
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,39}$"
 ChannelName = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
@@ -22,7 +22,7 @@ ChannelSettings = dict[str, SettingValue]
 
 
 class ChatChannel(Record):
-    """One bot. `key_id` names the key whose rights the channel has; nobody knows its text."""
+    """One bot. `key_id` names the key whose permissions the channel has; its text is not stored anywhere."""
 
     channel_id: ChannelId
     tenant_id: TenantId
@@ -50,7 +50,7 @@ class ChannelMessage(Record):
     body: bytes | None = None
     """The message as JSON; None when the answer has been delivered."""
     answer: str | None = None
-    """A fixed text to deliver, instead of what an agent says."""
+    """A fixed text to deliver instead of an agent's answer."""
     session_id: SessionId | None = None
     turn_id: TurnId | None = None
     cursor: int | None = None
@@ -84,7 +84,7 @@ class ChannelKind(Record):
 
 
 class ChannelStatus(Record):
-    """`since` is when the state began. `remedy` says what to do about the last error, where that is known."""
+    """`since` is when the state began. `remedy` is the remedy of the last error, if one is known."""
 
     state: ChannelState
     since: int | None = None
@@ -96,7 +96,7 @@ class ChannelStatus(Record):
 
 
 class PlatformHook(Record):
-    """A request of a platform that tells something. Names of headers are in lower case."""
+    """A request of a platform that delivers an event. Names of headers are in lower case."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -119,12 +119,13 @@ class ChannelPort(Protocol):
         """Returns the settings with defaults; `InvalidInput` for an unknown kind or a wrong setting."""
         ...
 
-    def status(self, channel: ChatChannel) -> ChannelStatus:
-        """Returns how a channel is doing."""
+    async def statuses(self, channels: Sequence[ChatChannel]) -> Sequence[ChannelStatus]:
+        """Returns how each of the channels is doing, wherever it runs."""
         ...
 
     async def take_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
-        """Stores what a platform tells, once however often it comes. None for a request that is not the platform's."""
+        """Stores a message of a platform once, however often it is delivered. None for a request that is not the
+        platform's."""
         ...
 
     def changed(self) -> None:

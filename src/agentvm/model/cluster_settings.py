@@ -28,7 +28,7 @@ class ClusterSettings(Group):
     nats: Annotated[
         Secret | None,
         setting(
-            "NATS servers that hurry what nodes say to each other: `nats://user:password@host:4222`, several with commas.",
+            "NATS servers for faster messages between nodes: `nats://user:password@host:4222`, several with commas.",
             "boot",
             variable="AVM_NATS",
             unset="nodes read the database four times a second",
@@ -36,5 +36,5 @@ class ClusterSettings(Group):
     ] = None
     lease_seconds: Annotated[
         Annotated[float, Meta(ge=1, le=60)],
-        setting("A node that says nothing for so long is dead, and the others go on with its turns.", "boot"),
+        setting("Time without a sign of life after which a node is declared dead, and others continue its turns.", "boot"),
     ] = 3.0

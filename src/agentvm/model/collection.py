@@ -27,6 +27,8 @@ CollectionReference = Annotated[str, Meta(pattern=f"^{_REFERENCE.pattern}$", max
 """A collection with the revision that is meant: `handbook@12`. Publication also checks `is_reference`."""
 DocumentName = Annotated[str, Meta(min_length=1, max_length=200)]
 """The fragment of a URI."""
+DocumentTitle = Annotated[str, Meta(max_length=1_000)]
+MediaType = Annotated[str, Meta(max_length=100)]
 
 
 class Collection(Record):
@@ -53,7 +55,7 @@ class CollectionDocument(Record):
 
 
 class CollectionUsage(NamedTuple):
-    """`bytes` and `stored` count what older revisions have as well."""
+    """`bytes` and `stored` include older revisions."""
 
     bytes: int
     documents: int
@@ -61,8 +63,9 @@ class CollectionUsage(NamedTuple):
 
 
 def is_document_name(name: str) -> bool:
-    """Returns whether the name can stand in a URI."""
-    return name.isprintable() and " " not in name and "#" not in name
+    """Returns whether the name can stand in a URI, and is that of a file below a folder."""
+    is_below = all(part not in ("", ".", "..") for part in name.split("/"))
+    return is_below and name.isprintable() and " " not in name and "#" not in name
 
 
 def is_reference(text: str) -> bool:

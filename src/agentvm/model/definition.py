@@ -17,6 +17,7 @@ LOAD_SKILL = "load_skill"
 """The tool that the build of an image with skills adds."""
 SKILLS_MAX = 32
 """Skills of one agent: the descriptions of all are in every prompt."""
+_KNOWLEDGE = "How to use the documents of this agent:"
 _SKILLS = "Skills are instructions for certain tasks. When a task fits one, read it with load_skill first, and follow it:"
 
 
@@ -84,9 +85,15 @@ def snapshot_of(definition: Definition) -> tuple[str, bytes]:
 
 
 def system_text(definition: Definition) -> str | None:
-    """Returns the system prompt as a model gets it: with the names and descriptions of the skills, each in one line."""
-    skills = () if definition.rendered is None else definition.rendered.skills
-    if not skills or LOAD_SKILL not in (definition.tools or ()):
-        return definition.system_prompt
-    lines = [f"- {skill['name']}: {' '.join(str(skill['description']).split())}" for skill in skills]
-    return "\n\n".join(filter(None, (definition.system_prompt, "\n".join([_SKILLS, *lines]))))
+    """Returns the system prompt as a model gets it: with the instructions of the knowledge bases, and the names and
+    descriptions of the skills, each in one line.
+    """
+    rendered = definition.rendered or Rendered()
+    advice = [str(base["instructions"]) for base in rendered.knowledge if base.get("instructions")]
+    parts = [definition.system_prompt]
+    if advice:
+        parts.append("\n\n".join([_KNOWLEDGE, *dict.fromkeys(advice)]))
+    if rendered.skills and LOAD_SKILL in (definition.tools or ()):
+        lines = [f"- {skill['name']}: {' '.join(str(skill['description']).split())}" for skill in rendered.skills]
+        parts.append("\n".join([_SKILLS, *lines]))
+    return "\n\n".join(filter(None, parts)) or definition.system_prompt

@@ -1,4 +1,4 @@
-"""Feedback — what a person thinks of the answer of a turn."""
+"""Feedback — a person's rating of the answer of a turn."""
 
 from typing import Literal
 

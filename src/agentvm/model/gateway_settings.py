@@ -17,9 +17,9 @@ class GatewaySwitch(Group):
 class AnthropicSwitch(Group):
     """The gateway of Anthropic, whose clients ask models themselves, without an agent."""
 
-    enabled: Annotated[OnOff, setting("Whether clients of Anthropic use the models of this server, whatever agents allow.")] = (
-        "off"
-    )
+    enabled: Annotated[
+        OnOff, setting("Whether clients of the Anthropic API may call the models of this server directly, without an agent.")
+    ] = "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -27,9 +27,9 @@ class OpenAISwitch(Group):
     """The gateway of OpenAI."""
 
     enabled: Annotated[OnOff, setting("Whether clients of this protocol are served.")] = "on"
-    models: Annotated[
-        OnOff, setting("Whether `<provider>/<model>` as the model asks that model itself, whatever agents allow.")
-    ] = "off"
+    models: Annotated[OnOff, setting("Whether the model `<provider>/<model>` means that model itself, without an agent.")] = (
+        "off"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -59,7 +59,7 @@ def sub_session_id(turn_id: TurnId, call_id: str) -> SessionId:
 
 
 def is_sub_session(session_id: SessionId) -> bool:
-    """Whether a session is that of a sub-agent, of which only those hear who ask for it."""
+    """Whether a session is that of a sub-agent, whose events are sent only to its own subscribers."""
     return session_id.startswith(_SUB)
 
 

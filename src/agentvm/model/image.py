@@ -11,8 +11,8 @@ from agentvm.model.resource import Locked
 from agentvm.model.turn import OutputFormat
 
 
-class ImageConfig(Record):
-    """The additions of a build to the definition. Unset fields fall back to the definition's.
+class ImageFields(Record):
+    """The fields of an image that a build sets and an update changes. Unset fields fall back to the definition's.
 
     `resource://` URIs are stored as written, so that they can be resolved again.
     """
@@ -21,8 +21,6 @@ class ImageConfig(Record):
     description: str | None = None
     system_prompt: str | None = None
     model: str | None = None
-    definition: str | None = None
-    """A definition's name or the URI of an agent; for `image_create`, which names none otherwise."""
     tools: tuple[str, ...] | None = None
     sandbox: str | None = None
     knowledge: tuple[str, ...] | None = None
@@ -40,11 +38,21 @@ class ImageConfig(Record):
     """Data of the client's own, such as a colour or an order: kept with the image and replaced as a whole."""
     api_key: str | None = None
     """The provider's key for the model calls of this image. Only in a request: it is sealed in the vault, and never shown."""
-    has_api_key: bool = False
-    """Whether the image has such a key. Set by the server."""
 
     def __repr__(self) -> str:
-        return f"ImageConfig({self.name!r}, …)"
+        return f"{type(self).__name__}({self.name!r}, …)"
+
+
+class ImageConfig(ImageFields):
+    """The additions of a build to the definition. Unset fields fall back to the definition's.
+
+    `resource://` URIs are stored as written, so that they can be resolved again.
+    """
+
+    definition: str | None = None
+    """A definition's name or the URI of an agent; for `image_create`, which names none otherwise."""
+    has_api_key: bool = False
+    """Whether the image has such a key. Set by the server."""
 
 
 class Image(Record):

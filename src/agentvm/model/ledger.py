@@ -77,7 +77,7 @@ class Planned(Record):
     """The operator's name for the provider: one driver may have several, at several prices."""
 
 
-class AskedCall(Record):
+class SentCall(Record):
     """A model call whose request is about to leave; it is stored until the ledger has its usage.
 
     `call_id` is the message that its answer becomes, and names its entry; a call without an answer is entered as `key`.
@@ -103,7 +103,7 @@ class AskedCall(Record):
 
     @property
     def planned(self) -> Planned:
-        """Returns the plan of a call that was made: it is charged, whatever was reserved for it."""
+        """Returns the plan of a call that was made: it is charged regardless of its reservation."""
         return Planned(
             tenant_id=self.tenant_id,
             user_id=self.user_id,
@@ -182,7 +182,7 @@ class UsageRow(Record):
 
 
 class Credit(Record):
-    """Money that a tenant paid in, or that was taken back. `reference` makes it once."""
+    """A credit to a tenant's wallet, or its reversal. A `reference` is booked once."""
 
     reference: str
     at: int

@@ -51,7 +51,7 @@ class Limits(Group):
         Annotated[float, Meta(ge=0, le=36_500)],
         setting("Time that events can be replayed from a cursor; for messages see `retention`."),
     ] = 7.0
-    tool_output: Annotated[Amount, setting("Characters of a tool's result that the model is told.", tenant="lower")] = 100_000
+    tool_output: Annotated[Amount, setting("Characters of a tool's result that the model receives.", tenant="lower")] = 100_000
     tool_calls: Annotated[Count, setting("Tool calls of one turn.", tenant="lower")] = 200
     tool_parallel: Annotated[Count, setting("Tool calls of one turn that run at the same time.", tenant="lower")] = 8
     tool_seconds: Annotated[
@@ -122,6 +122,9 @@ class MemorySettings(Group):
     """Memories of containers."""
 
     by: Annotated[
-        Literal["tool", "off"],
-        setting("Who remembers: agents with the tool `remember`, and people; or nobody, and no agent is told.", tenant="any"),
+        Literal["tool", "after-turn", "off"],
+        setting(
+            "Who writes memories: agents with the tool `remember`, also a billed model call after each turn, or nobody.",
+            tenant="any",
+        ),
     ] = "tool"

@@ -1,4 +1,4 @@
-"""Memory — a short note that agents of a container are told in every conversation."""
+"""Memory — a short note in every prompt of the agents of a container."""
 
 from typing import Literal, NewType
 
@@ -17,7 +17,7 @@ MEMORY_ID_MAX = 64
 class Memory(Record):
     """A note, and where it comes from.
 
-    A proposed one was written after an agent had read text of strangers: no model is told it until a person has kept it.
+    A proposed one was written after an agent had read untrusted text: no model receives it until a person has accepted it.
     """
 
     memory_id: MemoryId
@@ -28,7 +28,8 @@ class Memory(Record):
     session_id: SessionId | None = None
     """The session in which an agent wrote it."""
     message_id: MessageId | None = None
-    """The call by which an agent wrote it. Rewinding that takes it back, unless a person has changed it."""
+    """The call by which an agent wrote it, or the answer after which it was written. Rewinding that takes it back, unless a
+    person has changed it."""
     created_at: int
     updated_at: int
 

@@ -64,11 +64,11 @@ class ToolCall(Record, tag="tool-call", tag_field="type"):
     name: str
     input: dict[str, object]
     by_provider: bool = False
-    """Whether the provider of the model ran it: it is part of the message that called it, and not told by itself."""
+    """Whether the provider of the model ran it: it is part of the message that called it, and has no event of its own."""
 
 
 class LinkPart(Record, tag="link", tag_field="type"):
-    """An address that a tool names. Nobody has fetched it."""
+    """An address that a tool names. It has not been fetched."""
 
     uri: str
     name: str | None = None
@@ -146,7 +146,7 @@ class ToolResult(Record, tag="tool-result", tag_field="type"):
     name: str
     output: ToolOutput
     tainted: bool = False
-    """A stranger's text: it came from beyond this server."""
+    """Untrusted text: it came from beyond this server."""
     agent: str | None = None
     """The agent that answers from here on, by its URI; empty for the image itself. Absent unless the call was a handoff."""
 
@@ -166,7 +166,7 @@ class UserMessage(_MessageBase, tag="user"):
     role: Literal["user"]
     content: UserContent
     tainted: bool = False
-    """Whether it holds a stranger's text: what a trigger was given."""
+    """Whether it contains untrusted text: the body of a trigger."""
 
 
 class Citation(Record):
@@ -182,7 +182,7 @@ class AssistantMessage(_MessageBase, tag="assistant"):
     usage: Usage | None = None
     provider_content: ProviderContent | None = None
     citations: tuple[Citation, ...] | None = None
-    """Passages of knowledge bases that the text names, of those that its turn was told."""
+    """Passages of knowledge bases that the text names, of those that its turn received."""
 
     @property
     def text(self) -> str:
@@ -211,7 +211,7 @@ Message = UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage |
 
 
 def is_foreign(message: Message) -> bool:
-    """Tells whether a message holds text of strangers: a result from beyond this server, or what a trigger was given."""
+    """Returns whether a message contains untrusted text: a result from outside this server, or the body of a trigger."""
     match message:
         case ToolResultMessage(tool_result=result):
             return result.tainted
@@ -298,7 +298,7 @@ def shown_part(part: OutputPart) -> str:
 
 
 def is_failure(output: ToolOutput) -> bool:
-    """Tells whether the call failed, or was not made."""
+    """Returns whether the call failed, or was not made."""
     return isinstance(output, ErrorTextOutput | ErrorJsonOutput)
 
 

@@ -1,14 +1,16 @@
 """Node — a server among those that share one database, as lists of nodes show it."""
 
+from collections.abc import Collection
 from typing import Literal
 
 from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 
 NodeState = Literal["up", "gone", "dead"]
 
 
 class NodeReport(Record):
-    """The report of a node that goes with each beat. Nodes of other versions may know other members."""
+    """The status report of a node, sent with each lease renewal. Nodes of other versions may know other members."""
 
     sockets: int = 0
     """Connections that are open."""
@@ -21,7 +23,24 @@ class NodeReport(Record):
     is_on_bus: bool = False
     """The node is connected to NATS."""
     disturbed: int = 0
-    """How often something that it published, or was to hear, may have been lost."""
+    """How often a message that it published, or should have received, may have been lost."""
+
+
+class TurnScope(Record):
+    """Turns of a tenant: all of them, or those in some containers, of an image, of a session."""
+
+    tenant_id: TenantId
+    container_ids: Collection[ContainerId] | None = None
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+
+    def covers(self, tenant_id: TenantId, container_id: ContainerId, image_id: ImageId, session_id: SessionId) -> bool:
+        return (
+            tenant_id == self.tenant_id
+            and (self.container_ids is None or container_id in self.container_ids)
+            and self.image_id in (None, image_id)
+            and self.session_id in (None, session_id)
+        )
 
 
 class DatabaseState(Record):

@@ -25,7 +25,7 @@ class PlacedCall(Record):
     why: tuple[tuple[str, str], ...] = ()
     """The verdict on each tier."""
     tool_ms: int = 0
-    """Time of the turn's tools so far, which goes on counting after a restart."""
+    """Time of the turn's tools so far, which continues counting after a restart."""
     is_nested: bool = False
     """Whether a program made the call."""
     session_id: SessionId | None = None

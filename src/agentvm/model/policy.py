@@ -84,9 +84,9 @@ class PolicyRule(Record, forbid_unknown_fields=True):
     world: World | None = None
     tier: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
     tainted: bool | None = None
-    """The prompt holds text of strangers, such as a fetched page."""
+    """The prompt holds untrusted text, such as a fetched page."""
     unattended: bool | None = None
-    """The turn runs without anybody to answer, as a scheduled one does."""
+    """The turn runs without a person to answer, as a scheduled one does."""
     when: Annotated[dict[str, Condition], msgspec.Meta(max_length=20)] | None = None
     """Conditions on the input, by JSON pointer."""
     ask: Approval | None = None

@@ -1,11 +1,12 @@
 """Principal — an authenticated caller and its permissions. Comes only from authentication, never from a client's claim."""
 
+import re
 from fnmatch import fnmatchcase
 
 from agentvm.errors import PermissionDenied
 from agentvm.model.account import UserRole
 from agentvm.model.base import Record
-from agentvm.model.ids import BrowserSessionId, ContainerId, InvitationId, KeyId, TenantId, UserId
+from agentvm.model.ids import CONTAINER_ID_MAX, BrowserSessionId, ContainerId, InvitationId, KeyId, TenantId, UserId
 
 PERMISSIONS: tuple[str, ...] = (
     "agent:use",
@@ -44,6 +45,9 @@ MEMBER = EVERYTHING & {
 """Default permissions of a user's own key."""
 
 
+_LAST = "\U0010ffff" * CONTAINER_ID_MAX
+"""Comes after everything that a name can go on with."""
+
 ANONYMOUS = "anonymous"
 """The actor where authentication is off."""
 
@@ -77,10 +81,20 @@ class Principal(Record):
         return self.containers is None or any(fnmatchcase(container_id, pattern) for pattern in self.containers)
 
     @property
+    def ranges(self) -> tuple[tuple[str, str], ...]:
+        """The first and the last name of the containers that each of its patterns may match."""
+        begins = [(pattern, re.split(r"[*?[]", pattern, maxsplit=1)[0]) for pattern in self.containers or ("*",)]
+        return tuple((begin, begin if begin == pattern else begin + _LAST) for pattern, begin in begins)
+
+    @property
     def home(self) -> ContainerId | None:
-        """The user and the key for the audit log, as far as there are any."""
-        named = (pattern for pattern in self.containers or () if not set(pattern) & set("*?["))
-        return next((ContainerId(name) for name in named), None)
+        """The container that it means where it names none."""
+        return next(iter(self.named_containers), None)
+
+    @property
+    def named_containers(self) -> tuple[ContainerId, ...]:
+        """The containers that it is bound to by their names, and not by a pattern."""
+        return tuple(ContainerId(pattern) for pattern in self.containers or () if not set(pattern) & set("*?["))
 
     @property
     def actor(self) -> str:

@@ -1,6 +1,6 @@
-"""Program — the journal of a program that calls tools: what each call came to, so that the program can be run again.
+"""Program — the journal of a program that calls tools: the result of each call, so that the program can be run again.
 
-Kept as long as the program is unfinished: with its result, or the end of its turn, nobody needs it any more.
+Kept until the program has a result or its turn has ended.
 """
 
 from agentvm.model.base import Record
@@ -27,7 +27,7 @@ class ProgramCall(Record):
     note: str | None = None
     """The change that a person has made to the call, for the model."""
     tainted: bool = False
-    """Whether the result is a stranger's text."""
+    """Whether the result is untrusted text."""
 
 
 class ProgramEnded(Record):

@@ -1,4 +1,4 @@
-"""Quota part — how much of a limit one node of a cluster may use, and what it needs of it."""
+"""Quota part — the part of a limit that one node of a cluster may use, and the part that it needs."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -23,12 +23,12 @@ class LimitKey(NamedTuple):
 
     @property
     def is_counted_here(self) -> bool:
-        """Whether only the node knows what it has used in a window: a request is in no ledger."""
+        """Whether only the node knows its use in a window: requests are in no ledger."""
         return self.ends is not None and self.metric not in ENTERED
 
 
 class PartNeed(NamedTuple):
-    """The need of a node: what it has used and set aside, and how much more. `limit` is None if the limit only warns."""
+    """The need of a node: the used and reserved amount, and how much more. `limit` is None if the limit only warns."""
 
     used: int
     adding: int

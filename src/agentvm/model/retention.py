@@ -10,14 +10,14 @@ from agentvm.model.setting import Group, setting
 DAY_MS = 86_400_000
 
 FOREVER_DAYS = 36_500
-"""A retention period of a hundred years, to keep what would be deleted by default."""
+"""A retention period of a hundred years, to keep data that would be deleted by default."""
 
 RetentionDays = Annotated[int, Meta(ge=1, le=FOREVER_DAYS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Retention(Group):
-    """Days after which something is deleted for good; None for never."""
+    """Days after which each kind of data is deleted permanently; None for never."""
 
     session_days: Annotated[
         RetentionDays | None,
@@ -54,7 +54,7 @@ class Retention(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCutoffs:
-    """The times before which something is deleted; None for never."""
+    """The times before which each kind of data is deleted; None for never."""
 
     sessions: int | None
     archived: int | None

@@ -12,13 +12,13 @@ ScheduleId = NewType("ScheduleId", str)
 TriggerId = NewType("TriggerId", str)
 
 SessionMode = Literal["same", "new"]
-"""Whether every run goes on in one session, or has a session of its own."""
+"""Whether every run continues in one session, or has a session of its own."""
 MissedPolicy = Literal["skip", "once", "all"]
 """After an outage: nothing is made up for, the last run is, or every run is, up to `catchUp` of them."""
 OverlapPolicy = Literal["skip", "queue"]
 """When a run is due while the one before has not ended: it is left out, or it waits."""
 OnAsk = Literal["deny", "wait"]
-"""When a call needs somebody: it is denied, or the turn waits for the answer as if somebody had been there."""
+"""When a call needs an approval or an answer: it is denied, or the turn waits as in a conversation."""
 RunState = Literal["started", "skipped", "missed", "failed"]
 DisabledReason = Literal["agent_gone", "session_gone"]
 """Why the server disabled a schedule or a trigger: there is nothing to run any more."""
@@ -43,7 +43,7 @@ Zone = Annotated[str, Meta(min_length=1, max_length=100)]
 class TurnSource(Record):
     """An agent, a message for it, and bounds: the common part of schedules and triggers.
 
-    `user_id` and `key_id` are of whoever created it: its turns are billed to that user, and end with those rights.
+    `user_id` and `key_id` are those of its creator: its turns are billed to that user, and need their permissions.
     """
 
     name: SourceName
@@ -73,7 +73,7 @@ class TurnSource(Record):
     day_runs: int = 0
 
     def is_used_up(self, now: int) -> bool:
-        """Tells whether all runs of the day were made."""
+        """Returns whether all runs of the day were made."""
         return self.runs_per_day is not None and self.day == day_of(now) and self.day_runs >= self.runs_per_day
 
 
@@ -95,7 +95,7 @@ class Schedule(TurnSource):
 
 
 class Trigger(TurnSource):
-    """A message that is sent when somebody who knows the secret asks for it. The secrets are sealed."""
+    """A message that is sent on a request signed with a secret. The secrets are sealed."""
 
     trigger_id: TriggerId
     secret: bytes
@@ -123,7 +123,7 @@ class _RunFacts(Record):
 class SourceRun(_RunFacts):
     """One run of a schedule or trigger, or times at which there was none. `client_key` is that of its turn.
 
-    `next_at` and `wake_at` are what the schedule goes on with; a trigger has neither.
+    `next_at` and `wake_at` are the next times of the schedule; a trigger has neither.
     """
 
     source_id: str
@@ -133,7 +133,7 @@ class SourceRun(_RunFacts):
 
 
 class RunRecord(_RunFacts):
-    """A run with what became of its turn; None while that goes on."""
+    """A run with the outcome of its turn; None while that continues."""
 
     number: int
     outcome: TurnOutcome | None = None

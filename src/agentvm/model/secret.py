@@ -12,6 +12,11 @@ class Secret:
     def reveal(self) -> str:
         return self._value
 
+    @property
+    def is_sendable(self) -> bool:
+        """Whether the header of a request can carry it."""
+        return self._value.isascii() and self._value.isprintable() and " " not in self._value
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and other._value == self._value
 

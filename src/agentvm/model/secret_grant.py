@@ -8,7 +8,6 @@ from agentvm.model.base import Record
 
 SecretUse = Literal["header", "query", "env"]
 """How a tool uses a secret: in a header or in the query of a request, or as a variable of the code that it runs."""
-SECRET_USES: tuple[SecretUse, ...] = ("header", "query", "env")
 
 STDIO = "stdio:"
 """Begins the name of an MCP server of the setting `tools.mcpServers`, which can be granted secrets as a tool can."""
@@ -21,7 +20,7 @@ class SecretGrant(Record):
     tool: str
     """URI of the tool without a version, or `stdio:<id>` for an MCP server of the operator."""
     grantee: str
-    """The id of the resource, or `stdio:<id>`: the name of a tool can pass to somebody else, its id cannot."""
+    """The id of the resource, or `stdio:<id>`: the name of a tool can pass to another owner, its id cannot."""
     use: SecretUse = msgspec.field(name="as")
     hosts: tuple[str, ...] = ()
     """The hosts that the value may go to; for `env` the only hosts that the code may reach."""

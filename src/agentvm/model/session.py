@@ -28,7 +28,7 @@ class ParentCall(Record):
 
 
 class Rewind(Record):
-    """Messages that were taken back together, and are kept."""
+    """Messages that were rewound together, and are kept."""
 
     rewind_id: RewindId
     rewound_at: int
@@ -49,7 +49,7 @@ class Summary(Record):
     user_id: UserId | None = None
     """The user who was billed for it."""
     tainted: bool = False
-    """The summary was made of strangers' text, such as a fetched page."""
+    """The summary was made of untrusted text, such as a fetched page."""
 
 
 class RefusedPart(NamedTuple):
@@ -72,7 +72,8 @@ IMAGE_TAGS = "image.tags"
 """The gateway of the aliases that lead from a tag to the default session of an image."""
 
 UNSTORED = "unstored"
-"""The gateway of the aliases of sessions that go when their turns have ended, whatever becomes of the server or the client."""
+"""The gateway of the aliases of sessions that are deleted when their turns have ended, also if the server or the client fails.
+"""
 
 
 STATELESS = "stateless"
@@ -83,7 +84,7 @@ SOURCES = "sources"
 
 
 class Alias(NamedTuple):
-    """A client's own name for a session; `gateway` tells whose names they are."""
+    """A client's own name for a session; `gateway` is the namespace of the name."""
 
     gateway: str
     external: str

@@ -27,7 +27,7 @@ class SessionFile(Record):
     size: int
     executable: bool = False
     tainted: bool = False
-    """Whether a stranger's text may be in it: it was written by a call, or in a turn, that had read some."""
+    """Whether untrusted text may be in it: it was written by a call, or in a turn, that had read some."""
     modified_at: int
 
 
@@ -43,7 +43,7 @@ class FileChange(Record):
 
 
 class FileDelta(Record):
-    """Changes that are stored together, with the message whose rewind takes them back; None for the last one that stands."""
+    """Changes that are stored together, with the message whose rewind reverts them; None for the last current one."""
 
     message_id: MessageId | None = None
     changes: tuple[FileChange, ...]

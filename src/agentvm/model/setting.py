@@ -7,6 +7,7 @@ key in a file, the variable, the flag, the documentation, the JSON Schema, valid
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -147,15 +148,22 @@ def declared_settings(group: type[Group], prefix: str = "") -> Iterator[Setting]
 
 def flatten(group: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every value of a group and of the groups in it under its key, without unset ones."""
-    for field in fields(group):  # type: ignore[arg-type]  # Every group is a dataclass.
-        value, key = getattr(group, field.name), prefix + camel(field.name)
+    for member, last, is_declared in _members(type(group)):  # type: ignore[arg-type]  # A class is hashable.
+        value, key = getattr(group, member), prefix + last
         if isinstance(value, Group):
             yield from flatten(value, f"{key}.")
         elif isinstance(value, Mapping):
             for name, entry in value.items():
                 yield from flatten(entry, f"{key}.{name}.") if isinstance(entry, Group) else ((f"{key}.{name}", entry),)
-        elif value is not None and _declared(field.type) is not None:
+        elif value is not None and is_declared:
             yield key, value
+
+
+@cache
+def _members(kind: type[Group]) -> tuple[tuple[str, str, bool], ...]:
+    """The name of each field of a group, its last part of a key, and whether it is a setting."""
+    members = fields(kind)  # type: ignore[arg-type]  # Every group is a dataclass.
+    return tuple((field.name, camel(field.name), _declared(field.type) is not None) for field in members)
 
 
 def named_kind(kind: Any) -> Any:

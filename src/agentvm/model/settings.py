@@ -107,7 +107,7 @@ class LlmSettings(Group):
     providers: Mapping[str, ProviderSettings] = field(default_factory=dict)
     fallback: Annotated[
         tuple[Text, ...],
-        setting("Providers to ask, in this order, when one is unavailable: `<provider>` or `<provider>/<model>`."),
+        setting("Providers to use, in this order, when one is unavailable: `<provider>` or `<provider>/<model>`."),
     ] = ()
 
 
@@ -155,9 +155,9 @@ class OidcConfig(Group):
             unset="browsers sign in with keys only",
         ),
     ] = None
-    name: Annotated[
-        Text, setting("Name of the issuer on the page that people sign in on.", "restart", variable="AVM_OIDC_NAME")
-    ] = "single sign-on"
+    name: Annotated[Text, setting("Name of the issuer on the sign-in page.", "restart", variable="AVM_OIDC_NAME")] = (
+        "single sign-on"
+    )
     session_hours: Annotated[
         Count,
         setting("Hours until people sign in at the issuer again.", "restart", variable="AVM_OIDC_SESSION_HOURS"),
@@ -211,7 +211,7 @@ class SystemSettings(Group):
     public_url: Annotated[
         Text | None,
         setting(
-            "Address at which browsers reach this server, for the pages that it sends people to.",
+            "Address at which browsers reach this server, for links to its pages.",
             "restart",
             url=True,
             variable="AVM_PUBLIC_URL",

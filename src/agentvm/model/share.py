@@ -7,7 +7,7 @@ DAYS_MAX = 365
 
 
 class Share(Record):
-    """A link to a conversation. What was said after `created_at` is not shown."""
+    """A link to a conversation. Messages after `created_at` are not shown."""
 
     share_id: ShareId
     session_id: SessionId

@@ -1,4 +1,4 @@
-"""Tiers — the records of running foreign code: what a job needs, what a tier offers, which one was chosen, what came of it."""
+"""Tiers — the records of running foreign code: requirements of a job, offers of tiers, the choice, and the result."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -32,6 +32,8 @@ Wall = Literal[
 Enforced = Literal["total", "each", "none"]
 """How far a limit reaches: for a job as a whole, for each of its processes, or not at all."""
 
+INSTALL_SECONDS_MAX = 600
+"""Time in which the packages of a sandbox must be installed."""
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 
 
@@ -50,6 +52,14 @@ class JobLimits(Record):
     """Bytes of stdout and stderr together; the job is killed at more."""
     calls: Positive = 200
     """Calls of functions of the server."""
+
+
+class KnownAnswer(Record):
+    """The answer of a function of the server that the code has had in an earlier run."""
+
+    value: bytes = b"null"
+    """JSON."""
+    error: str | None = None
 
 
 class Job(Record):
@@ -72,11 +82,15 @@ class Job(Record):
     executable: frozenset[str] = frozenset()
     inputs: Mapping[str, bytes] = field(default_factory=dict)
     """Files in `/in`, by name; no change of them is kept. AVM_IN names the folder, another where the host forbids mounts."""
+    skills: Mapping[str, bytes] = field(default_factory=dict)
+    """Files below `/skills`, by path, as those in `/in`; AVM_SKILLS names the folder."""
     limits: JobLimits = JobLimits()
     network: tuple[str, ...] = ()
     """Hosts that the job may reach, as in a sandbox: `api.example.org`, `*.example.org:443`."""
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Functions of the server that Python code may call as `tools.<name>(…)`, each with the names of its parameters."""
+    known: tuple[KnownAnswer, ...] = ()
+    """Answers to the first calls of functions, for code that is run again: it does not wait for them."""
     packages: tuple[str, ...] = ()
     """Python packages that the code can import."""
     key: str = ""
@@ -103,7 +117,7 @@ class JobUsage(Record):
 
 
 class JobResult(Record):
-    """The end of a job, whatever it was."""
+    """The end of a job, successful or not."""
 
     exit_code: int | None = None
     """None for a program that was killed."""
@@ -118,13 +132,13 @@ class JobResult(Record):
     duration_ms: int = 0
     usage: JobUsage = JobUsage()
     value: object = None
-    """JSON: the value of `run`, or of the last expression of a Python script."""
+    """JSON: the value of `run`, or of the last expression of a Python script; long JSON (`agentvm.model.long_json`) is text."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Files that were added or changed."""
     deleted: tuple[str, ...] = ()
     executable: frozenset[str] = frozenset()
     left_out: int = 0
-    """Entries of the workspace that were not taken back: links, devices, too many, too large, names that are no text."""
+    """Entries of the workspace that were not read back: links, devices, too many, too large, names that are no text."""
 
     @property
     def succeeded(self) -> bool:
@@ -149,6 +163,8 @@ class Need(Record):
     persistent: bool = False
     calls: bool = False
     """Whether the code calls functions of the server."""
+    talks: bool = False
+    """Whether the program lives on and is talked to."""
 
 
 FULL_ENGINES: Mapping[str, str] = {"python-subset": "python", "shell-subset": "shell"}
@@ -172,6 +188,7 @@ class Offer(Record):
     packages: bool = False
     persistent: bool = False
     calls: bool = False
+    talks: bool = False
     max_disk_bytes: int = 2**53
     free_slots: int = 1
     """Slots that are free, and places in the queue for one."""
@@ -193,7 +210,7 @@ class TierRules(Record):
     """Walls that every job must have."""
 
     def narrowed(self, other: "TierRules") -> "TierRules":
-        """Both rules together: nobody gains by a second one."""
+        """Both rules together: a second one can only restrict."""
         allow = self.allow if other.allow is None else tuple(t for t in other.allow if self.allow is None or t in self.allow)
         return TierRules(allow=allow, walls=self.walls | other.walls)
 
@@ -206,7 +223,7 @@ class Placed(Record):
     start_ms: float = 0.0
     why: tuple[tuple[str, str], ...] = ()
     escalated_from: TierName | None = None
-    """The weaker tier that was tried before; its verdict says what it lacked."""
+    """The weaker tier that was tried before; its verdict names the missing wall or engine."""
 
 
 class Unplaced(Record):

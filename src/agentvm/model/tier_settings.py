@@ -21,7 +21,9 @@ class DockerSettings(Group):
         str,
         Annotated[
             Text,
-            setting("Image by name: `python: python:3.13-slim`; a name of an engine runs its code.", "restart", unset="none"),
+            setting(
+                "Image by name: `python: python:3.13-slim`; an image named as an engine runs its code.", "restart", unset="none"
+            ),
         ],
     ] = field(default_factory=dict)
     runtime: Annotated[
@@ -44,7 +46,7 @@ class RemoteSettings(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TierSettings(Group):
-    """Rules for the choice of a tier. Those of a tenant hold beside the operator's, so they only narrow."""
+    """Rules for the choice of a tier. Those of a tenant apply in addition to the operator's, so they only narrow."""
 
     allow: Annotated[
         tuple[TierName, ...] | None,
@@ -52,7 +54,7 @@ class TierSettings(Group):
     ] = None
     walls: Annotated[
         tuple[Wall, ...],
-        setting("Walls that every job must have, such as `machine`; a tenant's add to the operator's.", tenant="any"),
+        setting("Walls that every job must have, such as `machine`; those of operator and tenant both apply.", tenant="any"),
     ] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""Tool — the properties of a tool that decide what a call needs: an approval, a tier, and whether it may be repeated."""
+"""Tool — the properties of a tool that decide about its calls: an approval, a tier, and whether it may be repeated."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ Effect = Literal["read", "write", "destructive"]
 """The most that a call can change."""
 
 World = Literal["closed", "open"]
-"""Whether a call reaches beyond this server. The result of an open tool is a stranger's text."""
+"""Whether a call reaches beyond this server. The result of an open tool is untrusted text."""
 
 Repeat = Literal["never", "safe", "keyed"]
 """Whether a call whose result was lost may be made again: never, always, or with the same idempotency key."""

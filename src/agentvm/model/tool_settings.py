@@ -41,7 +41,7 @@ class PackageSettings(Group):
             unset="sandboxes with packages are refused",
         ),
     ] = None
-    hosts: Annotated[tuple[Text, ...], setting("Hosts that the files of the index lie on, if they are others.", "restart")] = ()
+    hosts: Annotated[tuple[Text, ...], setting("Hosts of the files of the index, if they are other hosts.", "restart")] = ()
     max_megabytes: Annotated[
         Count, setting("Disk space of installed packages; those unused for longest are removed.", "restart")
     ] = 1024
@@ -95,7 +95,7 @@ class McpServerEntry(Group):
     ] = None
     per: Annotated[
         McpSharing | None,
-        setting("Who shares a process: everybody, the users of a tenant, or nobody.", "restart", unset="user is used"),
+        setting("Who shares a process: all users, the users of a tenant, or nobody.", "restart", unset="user is used"),
     ] = None
     secrets: Annotated[
         tuple[Text, ...] | None,
@@ -125,14 +125,14 @@ class ToolSettings(Group):
     policy: Annotated[
         Policy | None,
         setting(
-            "Rules about tool calls: run, wait, or be denied; a tenant's hold beside the operator's, and the strictest wins.",
+            "Rules about tool calls: run, wait, or be denied; those of operator and tenant both apply, and the strictest wins.",
             tenant="any",
             unset="the rules of the server alone",
         ),
     ] = None
     answer_by_text: Annotated[
         Literal["on", "off"],
-        setting("Whether a message that is exactly `/approve` or `/deny` answers the calls that wait.", tenant="any"),
+        setting("Whether the messages `/approve` and `/deny` answer waiting calls.", tenant="any"),
     ] = "off"
     network: ToolNetwork = ToolNetwork()
     packages: PackageSettings = PackageSettings()

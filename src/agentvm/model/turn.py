@@ -20,6 +20,8 @@ TurnOption = Literal["model", "temperature", "max_tokens", "thinking", "stop", "
 DEFAULT_OPTIONS: tuple[TurnOption, ...] = ("temperature", "max_tokens", "thinking", "stop", "instructions", "tools", "output")
 """The options that the sender of a message may choose, unless the definition says otherwise."""
 
+ANY_TOOL = "required"
+"""The choice of any tool."""
 STOPS_MAX = 16
 INSTRUCTIONS_MAX = 256 * 1024
 CLIENT_TOOLS_MAX = 128
@@ -36,7 +38,7 @@ class ClientTool(Record):
 
 
 class OutputFormat(Record):
-    """The form of an answer: JSON that fits a schema. `name` tells the model what the value is."""
+    """The form of an answer: JSON that fits a schema. `name` describes the value to the model."""
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     schema: dict[str, Any]
@@ -59,6 +61,8 @@ class TurnOptions(Record):
     """Added to the system prompt, as instructions of the user."""
     tools: Annotated[tuple[ClientTool, ...], msgspec.Meta(max_length=CLIENT_TOOLS_MAX)] = ()
     """Tools that the sender runs, besides those of the image; one of the same name takes its place."""
+    tool_choice: Annotated[str, msgspec.Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")] | None = None
+    """The tool that the first answer of the turn has to call, by its name, or `required` for any. Allowed where `tools` is."""
     output: OutputFormat | None = None
     """The answer is JSON that fits this schema, or the turn fails."""
     client_data: Annotated[str, msgspec.Meta(max_length=CLIENT_DATA_MAX)] | None = None
@@ -77,13 +81,13 @@ class TurnBudget(Record, forbid_unknown_fields=True):
 
 
 class TurnOrigin(Record):
-    """The reason of a turn that nobody at a keyboard has begun, and its bounds."""
+    """The reason and the bounds of a turn that was not begun by a person."""
 
     kind: Literal["schedule", "trigger", "agent"]
     id: str
     """The schedule or trigger; for a sub-agent the turn that has called it."""
     unattended: bool = True
-    """Whether nobody is there to answer: a call that needs somebody is denied."""
+    """Whether no person is present: a call that needs an approval or an answer is denied."""
     budget: TurnBudget | None = None
     parent: ParentCall | None = None
     """The call that a sub-agent works for."""
@@ -107,13 +111,13 @@ class Turn(Record):
     """The sender's own name for the message: sending it again changes nothing."""
     attempts: int = 0
     user_id: UserId | None = None
-    """The sender of the message, who is billed for the turn whenever it goes on."""
+    """The sender of the message, who is billed for the turn whenever it continues."""
     key_id: KeyId | None = None
     """The API key that the sender used."""
     alongside: int | None = None
     """Number of turns that were last begun together with an unfinished one that the server may not survive."""
     parked_at: int | None = None
-    """Set while all its calls wait for somebody: it is not in memory, and goes on with an answer."""
+    """Set while all its calls wait for an answer: it is not in memory, and continues with an answer."""
     active_ms: int = 0
     """Time that it had run when it was parked."""
     on_parked: OnParked | None = None

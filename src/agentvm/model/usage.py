@@ -32,6 +32,18 @@ class Usage(Record):
             estimated=self.estimated or other.estimated,
         )
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        """Returns the usage without a part of it; never negative."""
+        return Usage(
+            input_tokens=max(0, self.input_tokens - other.input_tokens),
+            output_tokens=max(0, self.output_tokens - other.output_tokens),
+            cache_read_tokens=max(0, self.cache_read_tokens - other.cache_read_tokens),
+            cache_write_tokens=max(0, self.cache_write_tokens - other.cache_write_tokens),
+            thinking_tokens=max(0, self.thinking_tokens - other.thinking_tokens),
+            web_searches=max(0, self.web_searches - other.web_searches),
+            estimated=self.estimated,
+        )
+
 
 REPORTED_TOKENS_MAX = 10**12
 """More than any call can have: a larger report is a provider's mistake, and would not fit into the ledger."""

@@ -1,4 +1,4 @@
-"""Wait — a tool call that waits for somebody: an approval, a client's result, an answer to a question."""
+"""Wait — a tool call that waits for an answer: an approval, a client's result, an answer to a question."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from agentvm.model.ids import ContainerId, KeyId, SessionId, TenantId, TurnId, U
 WaitId = NewType("WaitId", str)
 
 WaitKind = Literal["approval", "client", "question", "elicitation", "consent", "timer", "child"]
-"""The missing party: somebody who approves, the client that runs the tool, somebody who answers, or who gives consent; for
-`timer` nobody, the call goes on when its time has come, for `child` a sub-agent that waits for somebody itself."""
+"""The kind of wait: for an approval, the result of the client, an answer, consent; for `timer` a point in time, for `child` a
+sub-agent that waits itself."""
 
 AnswerDecision = Literal["approve", "edit", "deny", "answer"]
 WaitDecision = Literal["approve", "edit", "deny", "answer", "expired", "superseded"]
-"""How a wait ended; the last two are decided by the server: nobody answered in time, or the user went on."""
+"""How a wait ended; the last two are decided by the server: no answer came in time, or the user continued."""
 
 DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
     "approval": ("approve", "edit", "deny"),
@@ -32,7 +32,7 @@ DECISIONS: Mapping[WaitKind, tuple[AnswerDecision, ...]] = {
 
 REASON_MAX = 2_000
 ROUNDS_MAX = 10
-"""Waits of one call: a tool that goes on asking is stopped."""
+"""Waits of one call: a tool that continues asking is stopped."""
 
 
 class Question(Record):
@@ -93,17 +93,20 @@ class ToolWait(Record):
     input: dict[str, object]
     """The input that the call is made with."""
     asked: str = ""
-    """Digest of the call as it was first asked for, whatever people have changed since: a program has to ask for it again."""
+    """Digest of the call as it was first requested, before any edit by a person: a program that is run again must request the
+    same call."""
     is_edited: bool = False
     """The input is another than the model's: a person has changed it in an earlier round."""
     round: int = 0
     """How often the call has waited before."""
     questions: dict[str, Question] | None = None
     """Questions of the tool, for `question` and `elicitation`."""
+    held: bool = False
+    """Whether the call is held open for the answer: its turn is not parked, and the time is short."""
     url: str | None = None
     """The page where consent is given."""
     state: str | None = None
-    """The tool's own state, given back to it with the answer and shown to nobody."""
+    """The tool's own state, returned to it with the answer and never shown."""
     why: str
     """The reason why it waits, for people."""
     audience: str
@@ -111,6 +114,8 @@ class ToolWait(Record):
     not_sender: bool = False
     may_remember: bool = False
     sender: UserId | None = None
+    sender_key: KeyId | None = None
+    """The key that the message was sent with; kept where `not_sender` needs it, since a key need not have a user."""
     asked_at: int
     expires_at: int
     answered_at: int | None = None
@@ -125,7 +130,7 @@ class ToolWait(Record):
 
 
 class AnsweredWait(Record):
-    """The end of a wait, by whom and when."""
+    """The end of a wait: its author and time."""
 
     wait_id: WaitId
     turn_id: TurnId
@@ -158,7 +163,7 @@ class WaitLink(Record):
 WaitChange = ToolWait | AnsweredWait | StartedWait
 
 
-def fingerprint_of(tool: str, version: str, call_input: Mapping[str, object], *asked: object) -> str:
-    """Returns the digest that binds an answer to a call: the tool, its version, every value of the input, and what it asks."""
-    body = msgspec.json.encode([tool, version, call_input, *asked], order="deterministic")
+def fingerprint_of(tool: str, version: str, call_input: Mapping[str, object], *questions: object) -> str:
+    """Returns the digest that binds an answer to a call: the tool, its version, every value of the input, and its questions."""
+    body = msgspec.json.encode([tool, version, call_input, *questions], order="deterministic")
     return f"sha256:{hashlib.sha256(body).hexdigest()}"

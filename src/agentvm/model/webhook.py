@@ -1,4 +1,4 @@
-"""Webhook — an address of a tenant that is told of events, the notices that it gets, and the deliveries of them."""
+"""Webhook — an address of a tenant to which events are sent, the notices that it gets, and the deliveries of them."""
 
 from typing import Literal, NewType
 
@@ -10,7 +10,7 @@ from agentvm.model.ids import ContainerId, TenantId
 WebhookId = NewType("WebhookId", str)
 
 WebhookEvent = Literal["turn.completed", "turn.failed", "turn.interrupted", "session.created", "wait.created", "quota.warning"]
-"""The events that a webhook can be told of."""
+"""The events that a webhook can receive."""
 
 TEST_EVENT = "webhook.test"
 
@@ -21,7 +21,7 @@ DeliveryState = Literal["pending", "delivered", "failed"]
 
 
 class Notice(Record):
-    """One event as a webhook is told of it. The same event has the same id however often it is sent."""
+    """One event as a webhook receives it. The same event has the same id however often it is sent."""
 
     event_id: str
     type: str
@@ -31,7 +31,7 @@ class Notice(Record):
 
 
 class Webhook(Record):
-    """An address of a tenant, with the events that it is told of. The secrets are sealed."""
+    """An address of a tenant, with the events that it receives. The secrets are sealed."""
 
     webhook_id: WebhookId
     url: str
@@ -45,7 +45,7 @@ class Webhook(Record):
     created_at: int
     updated_at: int
     failing_since: int | None = None
-    """The time of the first failure since something was taken."""
+    """The time of the first failure since the last success."""
     disabled_at: int | None = None
     disabled_reason: DisableReason | None = None
 

@@ -1,1 +1,1 @@
-"""Observability — what can be seen from outside: metrics, which listen to events, and logs. The runtime knows of neither."""
+"""Observability — metrics, logs, timelines and status of a server, derived from its events. The runtime knows of neither."""

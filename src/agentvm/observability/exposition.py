@@ -74,7 +74,7 @@ def _turns(metrics: Metrics) -> Iterator[Metric]:
     yield _counter("agentvm_turns", "Turns that ended, by outcome.", ("outcome",), ends)
     errors = (((code,), count) for code, count in metrics.turn_errors.items())
     yield _counter("agentvm_turn_errors", "Turns that failed, by the code of the error.", ("code",), errors)
-    yield _total("agentvm_turns_resumed", "Turns that went on after a restart.", metrics.resumed)
+    yield _total("agentvm_turns_resumed", "Turns that continued after a restart.", metrics.resumed)
     yield _total("agentvm_turns_suspended", "Turns that were put off by a restart.", metrics.suspended)
     ran = (
         ((name, outcome), count)

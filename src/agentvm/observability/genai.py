@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agentvm.observability.metrics import LABELS_MAX, OTHER, Known
+from agentvm.observability.metrics import LABELS_MAX, OTHER, IsKnownModel
 from agentvm.observability.spans import TracedCall
 
 TOKEN_BOUNDS: Final = tuple(4.0**power for power in range(14))
@@ -62,8 +62,8 @@ class _Histogram:
 class GenAi:
     """The tokens and durations of model calls. `known` decides which models are labels."""
 
-    def __init__(self, known: Known, driver_of: Callable[[str], str] = str) -> None:
-        self._known, self._driver_of = known, driver_of
+    def __init__(self, is_known: IsKnownModel, driver_of: Callable[[str], str] = str) -> None:
+        self._known, self._driver_of = is_known, driver_of
         self._tokens = _Histogram(
             "gen_ai.client.token.usage", "Number of input and output tokens used.", "{token}", TOKEN_BOUNDS
         )

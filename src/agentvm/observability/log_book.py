@@ -66,11 +66,11 @@ class LogBook:
     """The log of this process. While it is open, it receives all entries."""
 
     def __init__(
-        self, clock: Clock, redactor: Redactor, *, kept: int = RECENT_ENTRIES_MAX, room: int = WAITING_ENTRIES_MAX
+        self, clock: Clock, redactor: Redactor, *, entries_max: int = RECENT_ENTRIES_MAX, room: int = WAITING_ENTRIES_MAX
     ) -> None:
         self._clock, self._redactor, self._room = clock, redactor, room
         self._lock = threading.Lock()
-        self._recent: deque[LogEntry] = deque(maxlen=kept)
+        self._recent: deque[LogEntry] = deque(maxlen=entries_max)
         self._last = 0
         self._writer: LogWriter | None = None
         self._folder: Path | None = None

@@ -1,8 +1,9 @@
 """Log file — entries as lines of JSON in a few files of bounded size: `agentvm.jsonl`, then `agentvm.jsonl.1` and so on.
 
-One thread writes, others read meanwhile. A reader opens all files at once under the writer's lock, so that a rotation neither
-hides a line nor shows one twice. A line that was written only in part, because the disk is full or the process died, is cut off
-or skipped. The numbers of entries grow from line to line and from file to file, so a reader finds its place by bisection.
+One thread writes, others read in the meantime. A reader opens all files at once under the writer's lock, so that a rotation
+neither hides a line nor shows one twice. A line that was written only in part, because the disk is full or the process died, is
+cut off or skipped. The numbers of entries grow from line to line and from file to file, so a reader finds its place by
+bisection.
 
 Warnings and errors are also in separate files (`warnings.jsonl`), so they survive a flood of other entries.
 """

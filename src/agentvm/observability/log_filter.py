@@ -72,7 +72,7 @@ class LogScope:
 
 
 def log_scope(principal: Principal, named: TenantId | None) -> LogScope:
-    """Returns what a principal may see; `named` is the tenant that it asks about, to which it must have access."""
+    """Returns the filter for a principal; `named` is the requested tenant, to which it must have access."""
     if named is None and principal.may("system:admin"):
         return LogScope(None, principal)
     return LogScope(principal.tenant_id if named is None else named, principal)

@@ -31,7 +31,7 @@ UNSTORED_TURNS_MAX = 10_000
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"})
 _TURN_CODES = frozenset(BY_CODE) | {"timeout"}
 
-Known = Callable[[str, str], bool]
+IsKnownModel = Callable[[str, str], bool]
 """Returns whether a provider's model is configured."""
 
 
@@ -100,9 +100,9 @@ class _RunningTurn:
 class Metrics:
     """The counters of one process since its start. `known` and `tools` decide which names are labels."""
 
-    def __init__(self, clock: Clock, known: Known, tools: Callable[[], tuple[str, ...]] = tuple) -> None:
+    def __init__(self, clock: Clock, is_known: IsKnownModel, tools: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._clock = clock
-        self.known = known
+        self.known = is_known
         self._tool_names = tools
         self.started_at = clock()
         self.accepted = self.resumed = self.suspended = self.retries = 0
@@ -264,9 +264,9 @@ class Metrics:
                 now.undecided.completed += 1
             now.undecided = None
 
-    def _count_of(self, asked: str | None, data: turn.ModelCalled) -> ModelCount:
-        if asked:
-            provider, _, model = asked.partition("/")
+    def _count_of(self, named: str | None, data: turn.ModelCalled) -> ModelCount:
+        if named:
+            provider, _, model = named.partition("/")
         else:
             provider, model = ("", data.model) if data.entry is None else (data.entry.driver, data.entry.model)
         return self._count(provider, model)

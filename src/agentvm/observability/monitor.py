@@ -10,7 +10,7 @@ from agentvm.errors import NotAvailable
 from agentvm.model.ids import Clock
 from agentvm.observability.exposition import Samples, render, samples
 from agentvm.observability.gauges import Gauges, Instruments
-from agentvm.observability.metrics import Known, Metrics
+from agentvm.observability.metrics import IsKnownModel, Metrics
 from agentvm.observability.process import free_bytes
 from agentvm.observability.report import ServerMetrics, server_report
 from agentvm.observability.sampler import Sampler
@@ -29,10 +29,15 @@ class Monitor:
     """
 
     def __init__(
-        self, *, clock: Clock, known: Known, tools: Callable[[], tuple[str, ...]] = tuple, database: Path | None = None
+        self,
+        *,
+        clock: Clock,
+        is_known: IsKnownModel,
+        tools: Callable[[], tuple[str, ...]] = tuple,
+        database: Path | None = None,
     ) -> None:
         path = None if database is None else database.expanduser().absolute()
-        self.metrics = Metrics(clock, known, tools)
+        self.metrics = Metrics(clock, is_known, tools)
         self.sampler = Sampler(lambda: None if path is None else free_bytes(path.parent))
         self.series = SeriesRecorder(self.metrics, self.gauges, clock)
         self._clock = clock
@@ -77,7 +82,7 @@ class Monitor:
         return judge(self.gauges(), disk_warning=disk_warning, addresses=addresses)
 
 
-def known_models(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:
+def known_models(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> IsKnownModel:
     """Returns whether a model is configured: the default model of a provider, or `named` as `<provider>/<model>`."""
 
     def known(provider: str, model: str) -> bool:

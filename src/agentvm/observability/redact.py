@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from agentvm.log import secrets_here
+from agentvm.log import masked_secrets
 from agentvm.model.secret import Secret
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Redactor:
     def clean_all(self, entry: "EventDict") -> "EventDict":
         """Returns an entry without secrets."""
         # The longest first: a secret that is the beginning of another would leave the rest of it.
-        secrets = sorted({*self._secrets, *secrets_here()}, key=len, reverse=True)
+        secrets = sorted({*self._secrets, *masked_secrets()}, key=len, reverse=True)
         return {name: HIDDEN if _SECRET_NAME.fullmatch(name) else _clean(value, secrets) for name, value in entry.items()}
 
 

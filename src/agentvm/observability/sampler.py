@@ -32,7 +32,7 @@ class Sampler:
         """Whether the disk is full, as of the latest sample."""
         return self.disk_free is not None and self.disk_free < DISK_FULL_BYTES
 
-    def look(self, late: float) -> None:
+    def sample(self, late: float) -> None:
         """Takes a sample; `late` is the delay of the event loop in seconds."""
         self._lags.append(max(0.0, late))
         self.disk_free = self._free()
@@ -42,4 +42,4 @@ class Sampler:
         while True:
             due = anyio.current_time() + INTERVAL_SECONDS
             await anyio.sleep(INTERVAL_SECONDS)
-            self.look(anyio.current_time() - due)
+            self.sample(anyio.current_time() - due)

@@ -25,9 +25,10 @@ Column = Sequence[float | None]
 
 
 class SeriesColumns(Record):
-    """One value for each sample; null where nothing was observed. Durations in ms, sizes in bytes.
+    """One value for each sample; null without an observation. Durations in ms, sizes in bytes.
 
-    Turns, calls and money are those of the minute; quantiles are of what ended in it; all others are levels at its end.
+    Turns, calls and money are those of the minute; quantiles are of the turns and calls that ended in it; all others are levels
+    at its end.
     """
 
     turns_completed: Column
@@ -83,7 +84,7 @@ class SeriesRecorder:
             self.take()
 
     def take(self) -> None:
-        """Takes a sample: of the counters what has come since the last one."""
+        """Takes a sample: gauges as they are, counters as the increase since the last sample."""
         metrics, now = self._metrics, self._gauges()
         models = metrics.models.values()
         row: dict[str, float | None] = {

@@ -22,7 +22,7 @@ from agentvm.model.ids import Clock
 from agentvm.model.settings import OtelSettings
 from agentvm.observability.exposition import Samples
 from agentvm.observability.genai import GenAi, HistogramSeries
-from agentvm.observability.metrics import Known
+from agentvm.observability.metrics import IsKnownModel
 from agentvm.observability.spans import Span
 from agentvm.observability.tracing import Tracing
 
@@ -187,7 +187,7 @@ async def open_telemetry(
     otel: OtelSettings,
     *,
     clock: Clock,
-    known: Known,
+    is_known: IsKnownModel,
     tools: Callable[[], tuple[str, ...]],
     driver_of: Callable[[str], str],
 ) -> AsyncIterator[Telemetry]:
@@ -197,7 +197,7 @@ async def open_telemetry(
     """
     collector = await anyio.to_thread.run_sync(_collector_of, otel)
     sender = Sender(collector)
-    genai = GenAi(known, driver_of) if otel.metrics == "on" else None
+    genai = GenAi(is_known, driver_of) if otel.metrics == "on" else None
     tracing = Tracing(
         sender.put if otel.traces == "on" else None,
         None if genai is None else genai.note,

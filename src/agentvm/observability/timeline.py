@@ -10,7 +10,7 @@ import msgspec
 
 from agentvm.events import error, lifecycle, state, stream, turn
 from agentvm.events.base import Event
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.placed_call import PlacedCall
@@ -137,16 +137,9 @@ def draw(
     end = now if row.ended_at is None else row.ended_at
     if row.ended_at is None:
         builder.pass_to(end)
-    return Timeline(
-        turn_id=row.turn_id,
-        session_id=row.session_id,
-        container_id=row.container_id,
-        image_id=row.image_id,
-        message_id=row.message_id,
-        user_id=row.user_id,
-        accepted_at=row.accepted_at,
-        ended_at=row.ended_at,
-        outcome=row.outcome,
+    return record_from(
+        Timeline,
+        row,
         stop_reason=builder.stop_reason,
         duration=max(0, end - row.accepted_at),
         usage=sum((entry.usage for entry in ledger), NO_USAGE) if ledger else row.usage or NO_USAGE,

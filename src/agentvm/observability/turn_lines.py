@@ -21,7 +21,7 @@ class TurnLines:
             case TurnRequest(turn_id=turn_id, user_id=str(user_id)) | TurnResumed(turn_id=turn_id, user_id=str(user_id)):
                 self._users[turn_id] = UserId(user_id)
             case TurnParked(turn_id=turn_id):
-                # It may wait for weeks, and names its user again when it goes on.
+                # It may wait for weeks, and names its user again when it continues.
                 self._users.pop(turn_id, None)
             case TurnResponse() as end:
                 scope = event.scope

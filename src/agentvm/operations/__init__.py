@@ -1,1 +1,1 @@
-"""Operations — everything that can be asked of the server, one function each, whichever way it is asked."""
+"""Operations — every request that the server executes, one function each, for all faces."""

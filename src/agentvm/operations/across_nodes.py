@@ -1,4 +1,4 @@
-"""Across nodes — asks nodes of a cluster for what each of them knows alone, and names those that do not answer."""
+"""Across nodes — asks nodes of a cluster for data that only they have, and names those that do not answer."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class SilentNode(Record):
 
 
 @dataclass(slots=True)
-class NodeSaid(Generic[T]):
+class NodeReply(Generic[T]):
     """The answer of a node, or why there is none."""
 
     node_id: int
@@ -50,15 +50,15 @@ async def ask_nodes(
     request: Callable[[int], Request[Any] | None],
     here: Callable[[Request[Any]], Awaitable[T]],
     kind: type[T],
-) -> list[NodeSaid[T]]:
+) -> list[NodeReply[T]]:
     """Asks each of the nodes with the request for it, this one with `here`; oldest first. None leaves a node out."""
     own, names = context.vm.store.node_id, _names(context)
     node_ids = sorted(names) if nodes == "all" else [int(nodes)]
     if unknown := [node_id for node_id in node_ids if node_id not in names]:
         raise NotFound(f"No node {unknown[0]} is up; avm cluster status lists those that are")
-    replies = [NodeSaid[T](node_id, names[node_id]) for node_id in node_ids]
+    replies = [NodeReply[T](node_id, names[node_id]) for node_id in node_ids]
 
-    async def ask(one: NodeSaid[T]) -> None:
+    async def ask(one: NodeReply[T]) -> None:
         node_request = request(one.node_id)
         if node_request is None:
             return
@@ -79,8 +79,8 @@ async def ask_nodes(
     return replies
 
 
-def silent_nodes(said: Iterable[NodeSaid[Any]]) -> list[SilentNode]:
-    return [SilentNode(node_id=one.node_id, name=one.name, error=one.error) for one in said if one.error]
+def silent_nodes(replies: Iterable[NodeReply[Any]]) -> list[SilentNode]:
+    return [SilentNode(node_id=one.node_id, name=one.name, error=one.error) for one in replies if one.error]
 
 
 def _names(context: Context) -> dict[int, str]:

@@ -58,8 +58,8 @@ class AttachmentUpload(Request[AttachmentRecord]):
 async def upload(context: Context, request: AttachmentUpload) -> HttpReply[AttachmentRecord]:
     """Upload a file that messages can refer to.
 
-    The body is the file, and Content-Type its media type. A file that the container has already is answered with 200 and stored
-    once. A file that no message refers to is deleted after a day.
+    The body is the file, and Content-Type its media type. A file that the container already has is stored once (200). A file
+    that no message refers to is deleted after a day.
     """
     container_id = await context.attachments.container_id(request.container_id)
     context.target = container_id
@@ -197,7 +197,7 @@ def _media_type(content_type: str) -> str:
 
 
 def disposition(name: str | None) -> str:
-    """Returns the header of a download: always one, because the uploader decides what the file contains."""
+    """Returns the header of a download: always as a file, because its content is untrusted."""
     if name is None:
         return "attachment"
     # Without path separators: a client that saves it under this name stays in its folder.

@@ -35,8 +35,7 @@ class SessionFork(Request[SessionRecordReply]):
 async def fork(context: Context, request: SessionFork) -> SessionRecordReply:
     """Fork a session.
 
-    A new session begins with the messages of this one, up to and with a message, which may also be one that was removed by a
-    rewind.
+    The new session starts with the messages of this one, up to and including a message, which may also be a rewound one.
     """
     session = await context.branches.fork(
         request.session_id, message_id=request.message_id, image_id=request.image_id, title=request.title
@@ -102,6 +101,6 @@ class SessionRewinds(Request[SessionRewindsReply]):
 async def rewinds(context: Context, request: SessionRewinds) -> SessionRewindsReply:
     """List the rewinds of a session, the latest first.
 
-    `/messages?rewind=` reads the messages of one, and `fork` goes on from one of them.
+    `/messages?rewind=` reads the messages of one, and `fork` continues from one of them.
     """
     return SessionRewindsReply(session_id=request.session_id, rewinds=await context.branches.rewinds(request.session_id))

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from agentvm.errors import NotFound
+from agentvm.errors import NotFound, not_found
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import BrowserSessionId, KeyId
 from agentvm.model.secret import Secret
@@ -57,8 +57,8 @@ class BrowserSignIn(Request[HttpReply[BrowserSessionView]]):
 async def sign_in(context: Context, request: BrowserSignIn) -> HttpReply[BrowserSessionView]:
     """Sign a browser in with an API key.
 
-    The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is
-    signed out or not used for 14 days. A request with the cookie that changes something must come from a page of this server.
+    The response sets a cookie, which stands for the key until it is revoked or expires, or the browser is signed out or not
+    used for 14 days. A request with the cookie that writes must come from a page of this server.
     """
     session, cookie = await context.tenancy.access.sign_in(context.principal, context.http.user_agent)
     context.target = session.browser_session_id
@@ -77,9 +77,16 @@ def cookie_of(cookie: Secret, *, keep: bool, is_secure: bool) -> str:
     return "; ".join(parts)
 
 
-@operation("auth.sign_out", needs=(), across=False, audit="auth.sign_out", http=Http("DELETE", _OWN, id="browsers_sign_out"))
+@operation(
+    "auth.sign_out",
+    needs=(),
+    across=False,
+    audit="auth.sign_out",
+    http=Http("DELETE", _OWN, id="browsers_sign_out"),
+    raises=(NotFound,),
+)
 async def sign_out(context: Context, request: Empty) -> HttpReply[None]:
-    """Sign out the browser that asks."""
+    """Sign out this browser."""
     session_id = context.principal.browser_session_id
     if session_id is None:
         raise NotFound("This request has no browser session; a key is revoked with DELETE /v1/auth/keys/{key_id}")
@@ -111,4 +118,4 @@ class BrowserSessionEnd(Request[None]):
 async def end(context: Context, request: BrowserSessionEnd) -> None:
     """Sign out one of your browsers. Its sockets are closed at once."""
     if not await context.tenancy.access.sign_out(context.principal, request.browser_session_id):
-        raise NotFound("There is no such browser session")
+        raise not_found("Browser session", request.browser_session_id)

@@ -1,11 +1,12 @@
 """Channels — bots on chat platforms, whose messages an agent answers."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from agentvm.errors import AgentVMError, Conflict, InvalidInput, NotAvailable, NotFound
+from agentvm.errors import AgentVMError, Conflict, InvalidInput, NotAvailable, not_found
 from agentvm.model.base import Record, record_from
 from agentvm.model.channel import (
     ChannelId,
@@ -17,6 +18,7 @@ from agentvm.model.channel import (
     ChatChannel,
 )
 from agentvm.model.ids import KeyId, TenantId
+from agentvm.operations.image_open import AgentName
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of
 from agentvm.protocol.requests import Request
@@ -27,9 +29,7 @@ ADMIN = "tenants:admin"
 CHANNEL_PERMISSIONS = ("agent:use", "sessions:read")
 """The rights of a channel's key: to talk to agents in the containers of its senders."""
 _ALL, _ONE = "/v1/channels", "/v1/channels/{channel_id}"
-_NO_CHANNEL = "There is no such channel"
 
-AgentName = Annotated[str, Meta(min_length=1, max_length=512)]
 PerMinute = Annotated[int, Meta(ge=1, le=1_000)]
 
 
@@ -63,7 +63,7 @@ async def kinds(context: Context, request: Empty) -> ChannelKinds:
 @operation("channel.list", needs=ADMIN, http=Http("GET", _ALL))
 async def list_all(context: Context, request: PageRequest) -> Page[ChannelView]:
     """List channels by name, with their status."""
-    views = [_view(context, channel) for channel in await context.accounts.channels.list()]
+    views = await _views(context, await context.accounts.channels.list())
     return page_of(views, request, (view.channel_id for view in views))
 
 
@@ -74,7 +74,7 @@ class ChannelGet(Request[ChannelView]):
 @operation("channel.get", needs=ADMIN, http=Http("GET", _ONE))
 async def get(context: Context, request: ChannelGet) -> ChannelView:
     """Show a channel and its status."""
-    return _view(context, await _find(context, request.channel_id))
+    return await _view(context, await _find(context, request.channel_id))
 
 
 class ChannelCreate(Request[ChannelView]):
@@ -98,7 +98,7 @@ class ChannelCreate(Request[ChannelView]):
 async def create(context: Context, request: ChannelCreate) -> ChannelView:
     """Connect a bot of a chat platform to an agent.
 
-    The channel gets a key of its own, which nobody knows, with the rights to talk to agents in the containers of its senders.
+    The channel gets its own key, which is never shown, with permission to use agents in the containers of its senders.
     """
     settings = await _checked(context, request.kind, request.settings)
     now, channel_id = context.vm.clock(), ChannelId(context.vm.new_id("chn"))
@@ -130,7 +130,7 @@ async def create(context: Context, request: ChannelCreate) -> ChannelView:
         await context.tenancy.access.revoke(context.tenant_id, key.key_id)
         raise
     _host(context).changed()
-    return _view(context, channel)
+    return await _view(context, channel)
 
 
 class ChannelUpdate(Request[ChannelView]):
@@ -163,7 +163,7 @@ async def update(context: Context, request: ChannelUpdate) -> ChannelView:
         "settings": settings,
         "messages_per_minute": request.messages_per_minute,
     }
-    return await _put(context, replace(channel, **{name: value for name, value in changes.items() if value is not None}))
+    return await _change(context, request.channel_id, **{name: value for name, value in changes.items() if value is not None})
 
 
 class ChannelEnable(Request[ChannelView]):
@@ -172,8 +172,8 @@ class ChannelEnable(Request[ChannelView]):
 
 @operation("channel.enable", needs=ADMIN, audit="channel.enable", http=Http("POST", f"{_ONE}/enable"))
 async def enable(context: Context, request: ChannelEnable) -> ChannelView:
-    """Connect a channel that was disabled. Answers that were left are delivered."""
-    return await _put(context, replace(await _find(context, request.channel_id), enabled=True))
+    """Connect a channel that was disabled. Pending answers are delivered."""
+    return await _change(context, request.channel_id, enabled=True)
 
 
 class ChannelDisable(Request[ChannelView]):
@@ -182,8 +182,8 @@ class ChannelDisable(Request[ChannelView]):
 
 @operation("channel.disable", needs=ADMIN, audit="channel.disable", http=Http("POST", f"{_ONE}/disable"))
 async def disable(context: Context, request: ChannelDisable) -> ChannelView:
-    """Disconnect a channel. Its turns run on; their answers wait."""
-    return await _put(context, replace(await _find(context, request.channel_id), enabled=False))
+    """Disconnect a channel. Its turns continue; their answers wait."""
+    return await _change(context, request.channel_id, enabled=False)
 
 
 class ChannelDelete(Request[None]):
@@ -209,16 +209,19 @@ def _host(context: Context) -> ChannelPort:
 async def _find(context: Context, channel_id: ChannelId) -> ChatChannel:
     channel: ChatChannel | None = await context.accounts.channels.get(channel_id)
     if channel is None:
-        raise NotFound(_NO_CHANNEL)
+        raise not_found("Channel", channel_id)
     return channel
 
 
-async def _put(context: Context, channel: ChatChannel) -> ChannelView:
-    channel = replace(channel, updated_at=context.vm.clock())
-    if not await context.accounts.channels.replace(channel):
-        raise NotFound(_NO_CHANNEL)
+async def _change(context: Context, channel_id: ChannelId, **fields: object) -> ChannelView:
+    now = context.vm.clock()
+    channel: ChatChannel | None = await context.accounts.channels.change(
+        channel_id, lambda channel: replace(channel, **fields, updated_at=now)
+    )
+    if channel is None:
+        raise not_found("Channel", channel_id)
     _host(context).changed()
-    return _view(context, channel)
+    return await _view(context, channel)
 
 
 async def _checked(context: Context, kind: str, settings: ChannelSettings) -> ChannelSettings:
@@ -233,5 +236,11 @@ async def _checked(context: Context, kind: str, settings: ChannelSettings) -> Ch
     return checked
 
 
-def _view(context: Context, channel: ChatChannel) -> ChannelView:
-    return record_from(ChannelView, channel, status=_host(context).status(channel))
+async def _view(context: Context, channel: ChatChannel) -> ChannelView:
+    (view,) = await _views(context, (channel,))
+    return view
+
+
+async def _views(context: Context, channels: Sequence[ChatChannel]) -> list[ChannelView]:
+    statuses = await _host(context).statuses(channels)
+    return [record_from(ChannelView, channel, status=status) for channel, status in zip(channels, statuses, strict=True)]

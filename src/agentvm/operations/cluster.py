@@ -1,4 +1,4 @@
-"""Cluster — the nodes that share the database of this server, and what each of them runs."""
+"""Cluster — the nodes that share the database of this server, and the sessions that each runs."""
 
 import platform
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from agentvm.errors import AccessDenied, NotAvailable, NotFound
 from agentvm.model.base import Record, record_from
 from agentvm.model.node import DatabaseState, NodeState
 from agentvm.operations.metric import READ, is_operator
+from agentvm.operations.numbers import Amount
 from agentvm.operations.operation import Context, Empty, Http, OperationGroup
 from agentvm.protocol.requests import Request
 from agentvm.version import VERSION
@@ -42,7 +43,7 @@ class ClusterNode(Record):
     is_asked: bool = False
     """Whether it is the node that has answered this request."""
     is_leading: bool = False
-    """Whether it does what one node does for all."""
+    """Whether it does the work that one node does for all."""
 
 
 class ClusterNodes(Record):
@@ -56,7 +57,7 @@ class ClusterNodes(Record):
 
 @operation("cluster.nodes", needs=READ, across=False, http=Http("GET", "/v1/cluster/nodes"))
 async def nodes(context: Context, request: Empty) -> ClusterNodes:
-    """List the nodes that share the database, and what each of them runs.
+    """List the nodes that share the database, with the number of sessions that each runs.
 
     For the operator. A server alone is listed as the only node.
     """
@@ -85,7 +86,7 @@ async def nodes(context: Context, request: Empty) -> ClusterNodes:
 class DrainNode(Request["DrainedNode"]):
     """`node_id` is the number of the node, 0 for the one that is asked."""
 
-    node_id: int
+    node_id: Amount
     grace_seconds: Annotated[float, Meta(ge=0, le=GRACE_MAX_SECONDS)] | None = None
     """Time that its turns get to finish; by default its setting `system.shutdownSeconds`."""
 
@@ -107,7 +108,7 @@ class DrainedNode(Record):
 async def drain(context: Context, request: DrainNode) -> DrainedNode:
     """Drain a node: it accepts no new work, finishes turns within a grace period, and hands the rest over.
 
-    Returns when the node has begun; it ends by itself. Clients connect to other nodes and read on there.
+    Returns when the drain has started; the node then ends on its own. Clients continue on other nodes.
     """
     vm = context.vm
     if vm.membership is None:

@@ -1,10 +1,8 @@
-"""Collections — documents beyond what a version of a resource holds; knowledge bases name one of their revisions."""
+"""Collections — documents beyond the size of a version of a resource; knowledge bases name one of their revisions."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from msgspec import Meta
-
-from agentvm.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
+from agentvm.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, not_found
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.base import Record, record_from
 from agentvm.model.collection import (
@@ -15,10 +13,11 @@ from agentvm.model.collection import (
     CollectionId,
     CollectionUsage,
     DocumentName,
+    DocumentTitle,
     is_document_name,
 )
 from agentvm.operations.http_reply import HttpReply
-from agentvm.operations.numbers import Amount
+from agentvm.operations.numbers import Amount, Number
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, page_of, paged
 from agentvm.operations.resource_views import READ, WRITE
@@ -118,7 +117,7 @@ class CollectionDelete(Request[None]):
 async def delete(context: Context, request: CollectionDelete) -> None:
     """Delete a collection with all revisions.
 
-    Knowledge bases that name it find nothing from then on.
+    Searches in knowledge bases that refer to it then find nothing.
     """
     context.target = request.collection_id
     usage = await _store(context).usage(request.collection_id)
@@ -131,7 +130,7 @@ class CollectionForget(Request[CollectionView]):
     """Revisions before this one are forgotten."""
 
     collection_id: str
-    before: Annotated[int, Meta(ge=1)]
+    before: Number
 
 
 @operation(
@@ -142,9 +141,9 @@ class CollectionForget(Request[CollectionView]):
     raises=(NotFound,),
 )
 async def forget(context: Context, request: CollectionForget) -> CollectionView:
-    """Forget older revisions, with the documents that only they have.
+    """Delete older revisions, with the documents that only they contain.
 
-    Knowledge bases that name one of them cannot be searched any more.
+    Knowledge bases that refer to one of them can no longer be searched.
     """
     context.target = request.collection_id
     freed = await _store(context).forget(request.collection_id, request.before, context.vm.clock())
@@ -182,7 +181,7 @@ def _check_size(context: Context, size: int) -> None:
 class DocumentPut(Request[DocumentView]):
     collection_id: str
     document: DocumentName
-    title: Annotated[str, Meta(max_length=1_000)] | None = None
+    title: DocumentTitle | None = None
 
 
 @operation(
@@ -203,11 +202,11 @@ class DocumentPut(Request[DocumentView]):
 async def put_document(context: Context, request: DocumentPut) -> HttpReply[DocumentView]:
     """Add a document to a collection, or replace it: the body is its bytes.
 
-    Makes a revision (201), unless the document has these bytes already (200). It is read and indexed beside other work.
+    Creates a revision (201), unless the bytes are unchanged (200). The document is indexed in the background.
     """
     context.target = f"{request.collection_id}/{request.document}"
     if not is_document_name(request.document):
-        raise InvalidInput("The name of a document cannot stand in a URI: no spaces and no #")
+        raise InvalidInput("The name of a document cannot be used: no spaces, no #, and no part that is empty, `.` or `..`")
     if request.title is not None and not request.title.isprintable():
         raise InvalidInput("title must have printable characters only")
     file = context.http.file
@@ -245,7 +244,7 @@ class DocumentDelete(Request[None]):
 async def delete_document(context: Context, request: DocumentDelete) -> None:
     """Delete a document from every revision of a collection.
 
-    Searches in older revisions tell that it was deleted; its text, its passages and its bytes are gone.
+    Searches in older revisions report that it was deleted; its text, passages and bytes are deleted.
     """
     context.target = f"{request.collection_id}/{request.document}"
     freed = await _store(context).delete_document(request.collection_id, request.document, context.vm.clock())
@@ -266,7 +265,7 @@ async def _find(context: Context, collection_id: str) -> Collection:
 
 
 def _missing(collection_id: str) -> NotFound:
-    return NotFound(f"There is no collection {collection_id}")
+    return not_found("Collection", collection_id)
 
 
 def _media_type(context: Context) -> str | None:

@@ -31,7 +31,7 @@ class SessionCompact(Request[SessionCompactReply]):
 async def compact(context: Context, request: SessionCompact) -> SessionCompactReply:
     """Summarize older messages to free context.
 
-    The newest exchanges are left out. It is a model call, and billed like one; the messages stay as they are.
+    The newest exchanges are left out. This is a billed model call; the messages are not changed.
     """
     return SessionCompactReply(session_id=request.session_id, summary=await context.sessions.compact(request.session_id))
 

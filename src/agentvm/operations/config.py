@@ -1,7 +1,7 @@
 """Settings — the effective values, their sources, and how they are changed while the server runs.
 
-An operator's request is about the server, and with `?tenant=` about that tenant; everybody else's is about their own tenant. A
-tenant sees and sets what concerns it, and nothing of how the server is run.
+An operator's request is about the server, and with `?tenant=` about that tenant; other users' requests are about their own
+tenant. A tenant sees and sets its own settings, and none of the server's.
 """
 
 from collections.abc import Mapping

@@ -152,8 +152,8 @@ async def delete(context: Context, request: ContainerDelete) -> ContainerDeleteR
     """Delete a container.
 
     Everything in it is deleted, which cannot be undone; its turns are stopped first. Emits `container_deleted`. A user may
-    delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts what would be.
-    Until the contents are erased, creating a container of the same id fails with `container_erasing`.
+    delete a container that no other user is bound to. With `dryRun` nothing is deleted, and the reply counts the data that
+    would be. Until the contents are erased, creating a container of the same id fails with `container_erasing`.
     """
     context.target = request.container_id
     container_id = context.workspace.container_id(request.container_id)
@@ -166,7 +166,8 @@ async def delete(context: Context, request: ContainerDelete) -> ContainerDeleteR
 
 
 async def ensure(context: Context, name: str) -> ContainerId:
-    """Returns the container, created if there is none; the peer hears of it from now on, its creation included."""
+    """Returns the container, created if it does not exist; the peer receives its events from now on, including its
+    creation."""
     container_id = context.workspace.container_id(name)
     context.join(container_id)
     await context.containers.ensure(container_id)

@@ -69,13 +69,13 @@ class Context:
 
     vm: AgentVM
     workspace: Workspace
-    """The principal, the tenant that it is about, and the store limited to what the principal may reach."""
+    """The principal, the tenant that it is about, and the store limited to the principal's containers."""
     peer: Peer | None = None
     http: HttpDetails = field(default_factory=HttpDetails)
     request_id: str = ""
     address: str | None = None
     target: str = ""
-    """The object of the audit log's entry; an operation that creates something sets it."""
+    """The object of the audit log's entry; an operation that creates an item sets it."""
     is_forwarded: bool = False
     """Set for an operation that another node was asked for first."""
     is_dry_run: bool = False
@@ -200,22 +200,22 @@ class Context:
         return agent
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
-        """The peer, if there is one, hears of the container from now on; with `follow` also of its new sessions."""
+        """Subscribes the peer, if there is one, to the container; with `follow` also to its new sessions."""
         if self.peer is not None:
             self.peer.join(container_id, follow=follow)
 
     def joined(self) -> frozenset[ContainerId]:
-        """The containers that the peer hears of."""
+        """The containers that the peer is subscribed to."""
         return frozenset() if self.peer is None else self.peer.joined()
 
     def subscribe(self, session: Session) -> tuple[SessionId, ...]:
-        """Subscribes the peer before the reply leaves, so that clients which never subscribe hear their own turns."""
+        """Subscribes the peer before the reply is sent, so that clients which never subscribe receive their own turns."""
         return self.listen(session.container_id, session.session_id)
 
     def listen(
         self, container_id: ContainerId, session_id: SessionId, after: int | None = None, deltas: bool | None = None
     ) -> tuple[SessionId, ...]:
-        """Subscribes the peer, if there is one; returns the sessions that it hears."""
+        """Subscribes the peer, if there is one; returns its subscribed sessions."""
         return () if self.peer is None else self.peer.listen(container_id, session_id, after, deltas)
 
 

@@ -1,8 +1,9 @@
-"""Cost — the estimate of what serving a number of users takes in a month."""
+"""Cost — the estimated monthly cost of serving a number of users."""
 
 from collections.abc import Sequence
 
 from agentvm.cost import coefficients, prices
+from agentvm.cost.coefficients import NamedMeasure
 from agentvm.cost.estimate import PeerBill, Sensitivity, estimate
 from agentvm.cost.needs import Needs
 from agentvm.cost.shapes import BillLine, Shape
@@ -23,7 +24,7 @@ HOUR_MS = 3_600_000
 
 
 class CostReport(Record):
-    """A monthly bill in dollars with what it was computed from; `total` is absent if the shape cannot carry the workload."""
+    """A monthly bill in dollars with its needs and coefficients; `total` is absent if the shape cannot carry the workload."""
 
     workload: Workload
     shape: Shape
@@ -36,6 +37,8 @@ class CostReport(Record):
     """The price of all tokens of a month from which on a surcharge of 5 % pays the bill."""
     peers: tuple[PeerBill, ...]
     sensitivity: tuple[Sensitivity, ...]
+    measures: tuple[NamedMeasure, ...]
+    """The coefficients that the shape was computed from, each with its source."""
     prices_of: str
     measured_on: str
     machine: str
@@ -43,7 +46,7 @@ class CostReport(Record):
 
 
 class CostEstimate(Workload, Request[CostReport]):
-    """A workload; what is absent is as in `avm cost`: a million users, thirty turns each in a month."""
+    """A workload; absent fields are as in `avm cost`: a million users, thirty turns each in a month."""
 
     shape: Shape = "one-node"
 
@@ -61,7 +64,7 @@ async def estimate_cost(context: Context, request: CostEstimate) -> CostReport:
 
 
 class TenantMargin(Record):
-    """The money of one tenant in a period, in nano-USD. `margin` is what its calls were charged minus what they cost."""
+    """The money of one tenant in a period, in nano-USD. `margin` is the price of its calls minus their cost."""
 
     tenant_id: TenantId
     slug: str
@@ -71,7 +74,7 @@ class TenantMargin(Record):
     sandbox_ms: int = 0
     """Time of its jobs in sandboxes."""
     saved: int | None = None
-    """The price of that time at another platform, minus what was charged for it. Absent without such a price in the table."""
+    """The price of that time at another platform, minus the price here. Absent without such a price in the table."""
 
 
 class CostTenants(PageRequest):
@@ -83,7 +86,7 @@ class CostTenants(PageRequest):
 
 @operation("cost.tenants", needs="system:admin", across=False, http=Http("GET", "/v1/cost/tenants"), raises=(InvalidInput,))
 async def list_margins(context: Context, request: CostTenants) -> Page[TenantMargin]:
-    """Show the margin of each tenant, and what the choice of cheap sandboxes has saved."""
+    """Show the margin of each tenant, and the money saved by the choice of cheap sandboxes."""
     since, until = to_ms(request.since, "since") or 0, to_ms(request.until, "until")
     store = context.tenancy.store
     tenants = await store.directory.list_tenants(after=request.cursor, limit=request.limit + 1)

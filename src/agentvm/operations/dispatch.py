@@ -17,7 +17,7 @@ from agentvm.events.error import CommandError
 from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, ContainerId, ImageId
 from agentvm.operations.context import Context, context_of
-from agentvm.operations.gate import carry_out as run_operation
+from agentvm.operations.gate import execute as run_operation
 from agentvm.operations.table import BY_REQUEST, command_name
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.requests import R_co, Reply, Request
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A request id that may stand in a log. Any other may be content."""
 
 
-async def carry_out(context: Context, request: Request[R_co]) -> R_co:
+async def execute(context: Context, request: Request[R_co]) -> R_co:
     """Runs a command. The caller has counted it against the quota, sends the reply and then calls `context.finish`."""
     reply: R_co = await run_operation(BY_REQUEST[type(request)], context, request)
     return reply
@@ -44,7 +44,7 @@ async def answer(peer: Peer, request: Request[Any], request_id: str | None, refu
     began = time.perf_counter_ns()
     name = command_name(request)
     with handling(peer, request, request_id), context_of(peer, request_name(request_id)) as context:
-        outcome: Any = await attempt(name, carry_out(context, request)) if refusal is None else refusal
+        outcome: Any = await attempt(name, execute(context, request)) if refusal is None else refusal
         if isinstance(outcome, AgentVMError):
             outcome = refuse(peer, outcome, request_id, _named(request), request.refused())
         reply = outcome

@@ -42,7 +42,7 @@ class SessionDraft(Request[SessionDraftReply]):
 
 @operation("session.draft", needs=USE, command=True)
 async def save(context: Context, request: SessionDraft) -> SessionDraftReply:
-    """Save a draft; with `ifUpdatedAt` only if it was not changed meanwhile."""
+    """Save a draft; with `ifUpdatedAt` only if it has not changed since."""
     outcome = await context.drafts.save(
         request.session_id, request.text, device=request.device, if_updated_at=request.if_updated_at
     )
@@ -78,7 +78,8 @@ async def put(context: Context, request: DraftPut) -> DraftView:
     )
     if not outcome.saved:
         raise PreconditionFailed(
-            "The draft was changed meanwhile; look at it and try again", details={"draft": msgspec.to_builtins(outcome.draft)}
+            "The draft was changed in the meantime; read it and try again",
+            details={"draft": msgspec.to_builtins(outcome.draft)},
         )
     return DraftView(draft=outcome.draft)
 

@@ -42,9 +42,9 @@ async def list_all(context: Context, request: Empty) -> Page[ErasureView]:
     return Page(items=msgspec.convert(erasures, list[ErasureView], from_attributes=True))
 
 
-def counted(context: Context, owned: OwnedRecord | None, missing: str) -> OwnedRecord:
-    """Returns the reply to a dry run of a deletion. `NotFound` where there is nothing to delete."""
+def counted(context: Context, owned: OwnedRecord | None, missing: NotFound) -> OwnedRecord:
+    """Returns the reply to a dry run of a deletion. Raises `missing` where there is nothing to delete."""
     context.is_dry_run = True
     if owned is None:
-        raise NotFound(missing)
+        raise missing
     return owned

@@ -36,9 +36,9 @@ class ErrorList(Request[ErrorGroups]):
 async def list_all(context: Context, request: ErrorList) -> ErrorGroups:
     """List errors by kind.
 
-    Errors with the same code, event and place are one group, with their count and the first and the last time. The groups
-    seen last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes;
-    without it the errors are those of the node which is asked.
+    Errors with the same code, event and place are one group, with their count and the first and the last time. The groups seen
+    last come first. Only errors that the log still holds are counted. In a cluster `nodes=all` counts those of all nodes;
+    without it only those of the requested node.
     """
     if request.nodes is None:
         return await _group(context, request)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from agentvm.errors import NotFound
+from agentvm.errors import NotFound, not_found
 from agentvm.model.base import record_from
 from agentvm.model.feedback import NOTE_MAX, Feedback, Rating
 from agentvm.model.ids import SessionId, TurnId
@@ -34,10 +34,10 @@ async def give(context: Context, request: FeedbackGive) -> Feedback:
     """Rate the answer of a turn, with an optional note. Replaces your earlier rating."""
     turn = await context.store.find_turn(request.turn_id)
     if turn is None:
-        raise NotFound("There is no such turn")
+        raise not_found("Turn", request.turn_id)
     feedback = record_from(Feedback, request, session_id=turn.session_id, author=_author(context), at=context.vm.clock())
     if not await context.accounts.feedback.put(feedback):
-        raise NotFound("There is no such turn")
+        raise not_found("Turn", request.turn_id)
     return feedback
 
 
@@ -67,7 +67,7 @@ class FeedbackList(PageRequest):
 async def list_all(context: Context, request: FeedbackList) -> Page[FeedbackView]:
     """List ratings of answers, the newest first.
 
-    With `tenants:admin`, those of everybody in the tenant; your own otherwise. With a key for some containers, those there.
+    With `tenants:admin`, those of all users of the tenant; your own otherwise. With a key for some containers, those there.
     """
     store, principal, containers = context.accounts.feedback, context.principal, None
     if principal.containers is not None:

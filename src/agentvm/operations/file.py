@@ -1,19 +1,24 @@
-"""Files of sessions — list, upload, download, delete. Their bytes go over HTTP, never through a WebSocket."""
+"""Files of sessions — list, upload, download, delete. Their bytes go over HTTP; those of small files over a WebSocket, too."""
 
+import io
 import mimetypes
 from collections.abc import AsyncIterator
+from typing import BinaryIO
 
 from agentvm.errors import InvalidInput, PreconditionFailed, QuotaExceeded, SessionNotFound
+from agentvm.errors.cluster import SessionMoved
 from agentvm.errors.file import FileMissing, FilePathInvalid
 from agentvm.errors.tool import WorkspaceFull
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import MessageId, SessionId
 from agentvm.model.session_file import SessionFile
 from agentvm.operations.attachment import disposition
+from agentvm.operations.forwarding import run_or_forward
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit
+from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Reply, Request
 
 operation = OperationGroup("files of sessions")
@@ -22,7 +27,9 @@ READ, WRITE = "sessions:read", "agent:use"
 _ALL = "/v1/sessions/{session_id}/files"
 _ONE = f"{_ALL}/{{path:path}}"
 FILE_MAX_BYTES = 1024**3
-"""Maximum of one upload, whatever `limits.sessionFilesBytes` is."""
+"""Maximum of one upload, also with a larger `limits.sessionFilesBytes`."""
+FRAME_MAX_BYTES = 4 * 1024 * 1024
+"""Size of a file in a frame, which is in memory several times while it is read."""
 _DEFAULT_TYPE = "application/octet-stream"
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -139,11 +146,7 @@ class FileDownload(Request[None]):
 )
 async def download(context: Context, request: FileDownload) -> HttpReply[AsyncIterator[bytes] | None]:
     """Download a file of a session."""
-    files = context.session_files
-    if request.digest is None:
-        file = await files.find(request.session_id, request.path)
-    else:
-        file = await files.find_version(request.session_id, request.path, request.digest)
+    file = await _find(context, request.session_id, request.path, request.digest)
     headers = {
         **_HEADERS,
         "ETag": f'"{file.digest}"',
@@ -155,8 +158,41 @@ async def download(context: Context, request: FileDownload) -> HttpReply[AsyncIt
         return HttpReply(content=None, status=304, headers=headers)
     media_type = mimetypes.guess_type(file.path)[0] or _DEFAULT_TYPE
     headers |= {"Content-Length": str(file.size), "Content-Type": media_type}
-    content = await files.read(request.session_id, file)
+    content = await context.session_files.read(request.session_id, file)
     return HttpReply(content=content, media_type=media_type, headers=headers)
+
+
+class FileReadReply(Reply):
+    """`data` is base64."""
+
+    file: SessionFile
+    data: bytes
+
+
+class FileRead(Request[FileReadReply]):
+    """`digest` names an earlier state of the file."""
+
+    session_id: SessionId
+    path: str
+    digest: str | None = None
+
+
+@operation("file.read", needs=READ, command=True, discloses=True)
+async def read(context: Context, request: FileRead) -> FileReadReply:
+    """Download a file of a session, of up to 4 MiB.
+
+    A larger one is downloaded over HTTP. Fails with `file_not_found`, `invalid_input`.
+    """
+    file = await _find(context, request.session_id, request.path, request.digest)
+    if file.size > FRAME_MAX_BYTES:
+        raise InvalidInput(f"{request.path} has {file.size:,} bytes, more than a frame holds; download it over HTTP")
+    data = b"".join([piece async for piece in await context.session_files.read(request.session_id, file)])
+    return FileReadReply(file=file, data=data)
+
+
+async def _find(context: Context, session_id: SessionId, path: str, digest: str | None) -> SessionFile:
+    files = context.session_files
+    return await (files.find(session_id, path) if digest is None else files.find_version(session_id, path, digest))
 
 
 class FilePut(Request[SessionFile]):
@@ -190,18 +226,64 @@ async def put(context: Context, request: FilePut) -> HttpReply[SessionFile]:
     """Write a file of a session: the body is its bytes.
 
     The file is created (201) or replaced (200). With `If-Match` only if it has the bytes of that ETag, with `If-None-Match: *`
-    only if there is none. Rewinding the session to before the message that was its last then takes the change back.
+    only if there is none. Rewinding the session to before its current last message reverts the change.
     """
     if context.http.file is None:
         raise InvalidInput("The request has no body")
     library = context.session_files
-    async with library.writing(request.session_id):
-        before = await library.get(request.session_id, request.path)
-        _check_conditions(context, request.path, before)
-        file = await library.put(request.session_id, request.path, context.http.file, executable=request.executable)
+    try:
+        async with library.writing(request.session_id):
+            before = await library.get(request.session_id, request.path)
+            _check_conditions(context, request.path, before)
+            file = await library.put(request.session_id, request.path, context.http.file, executable=request.executable)
+    except SessionMoved:
+        file = await _put_elsewhere(context, request, context.http.file)
     context.target = f"{request.session_id}/{file.path}"
     headers = {"ETag": f'"{file.digest}"'}
     return HttpReply(content=file, status=201 if before is None else 200, headers=headers)
+
+
+class FileWriteReply(Reply):
+    file: SessionFile
+
+
+class FileWrite(Request[FileWriteReply]):
+    """`data` is base64."""
+
+    bound = Bound(max_bytes=FRAME_MAX_BYTES * 3 // 2, max_values=50)
+    session_id: SessionId
+    path: str
+    data: bytes
+    executable: bool = False
+
+
+@operation("file.write", needs=WRITE, command=True, audit="file.write")
+async def write(context: Context, request: FileWrite) -> FileWriteReply:
+    """Write a file of a session, of up to 4 MiB: it is created, or replaced.
+
+    A larger one is uploaded over HTTP. Fails with `workspace_full`, `file_path_invalid`, `quota_exceeded`, `invalid_input`.
+    """
+    if len(request.data) > FRAME_MAX_BYTES:
+        raise InvalidInput(f"data has more than {FRAME_MAX_BYTES:,} bytes; upload the file over HTTP")
+    _check_size(context, len(request.data))
+    library = context.session_files
+    async with library.writing(request.session_id):
+        file = await library.put(request.session_id, request.path, io.BytesIO(request.data), executable=request.executable)
+    context.target = f"{request.session_id}/{file.path}"
+    return FileWriteReply(file=file)
+
+
+_WRITE = operation.rows[-1]
+
+
+async def _put_elsewhere(context: Context, request: FilePut, body: BinaryIO) -> SessionFile:
+    """Has the file written by the node that runs a turn of the session, if a frame holds it. `SessionMoved` otherwise."""
+    if body.seek(0, io.SEEK_END) > FRAME_MAX_BYTES:
+        raise SessionMoved(request.session_id, None)
+    body.seek(0)
+    whole = FileWrite(session_id=request.session_id, path=request.path, data=body.read(), executable=request.executable)
+    written: FileWriteReply = await run_or_forward(_WRITE, context, whole)
+    return written.file
 
 
 class FileDeleteReply(Reply):
@@ -244,7 +326,7 @@ class FileArchive(Request[None]):
     raises=(SessionNotFound,),
 )
 async def archive(context: Context, request: FileArchive) -> HttpReply[AsyncIterator[bytes]]:
-    """Download all files of a session as a ZIP. It is sent while it is made."""
+    """Download all files of a session as a ZIP. It is streamed."""
     context.target = request.session_id
     content = await context.session_files.archive(request.session_id)
     headers = {**_HEADERS, "Content-Disposition": disposition(f"{request.session_id}.zip")}

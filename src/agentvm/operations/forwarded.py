@@ -1,4 +1,4 @@
-"""Forwarded operations — carries out what another node asks for, with the principal of its request."""
+"""Forwarded operations — carries out requests of another node, with the principal of each."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(Forwarded)
 
 
 async def serve(vm: AgentVM, body: bytes) -> Answered:
-    """Carries out a forwarded operation; returns the encoded reply, and what is to be done once that is stored."""
+    """Carries out a forwarded operation; returns the encoded reply, and a function to call once that is stored."""
     try:
         forwarded = _decoder.decode(body)
         operation = BY_NAME[forwarded.name]

@@ -12,6 +12,7 @@ import msgspec
 from agentvm.errors import BY_CODE, AgentVMError, ShuttingDown
 from agentvm.errors.cluster import NodeSilent, SessionMoved
 from agentvm.model.ids import AgentId, SessionId, TenantId, session_of_agent
+from agentvm.model.node import TurnScope
 from agentvm.model.principal import Principal
 from agentvm.operations.operation import Context, Operation
 from agentvm.protocol.requests import Request
@@ -27,7 +28,11 @@ STOPPING = frozenset({"agent.interrupt", "agent.destroy", "agent.destroy_all", "
 """Operations that are carried out wherever the turns run that they are about."""
 NAMING = frozenset({"cluster.drain"})
 """Operations that are carried out on the node that they name."""
-FORWARDED = STOPPING | NAMING | {"message.send", "message.edit", "message.regenerate", "session.rewind", "tool.answer"}
+FORWARDED = (
+    STOPPING
+    | NAMING
+    | {"message.send", "message.edit", "message.regenerate", "session.rewind", "tool.answer", "file.write", "file.delete"}
+)
 
 
 class Forwarded(msgspec.Struct, frozen=True):
@@ -54,7 +59,7 @@ class ForwardedReply(msgspec.Struct, frozen=True):
 _answer = msgspec.json.Decoder(ForwardedReply)
 
 
-async def carry_on(operation: Operation, context: Context, request: Request[Any]) -> Any:
+async def run_or_forward(operation: Operation, context: Context, request: Request[Any]) -> Any:
     """Carries out an operation here, or on the node that runs its session."""
     mailbox: Mailbox | None = context.vm.mailbox
     if mailbox is None or context.is_forwarded or operation.name not in FORWARDED:
@@ -71,30 +76,32 @@ async def carry_on(operation: Operation, context: Context, request: Request[Any]
             return replies[0]
         reply = await operation.function(context, request)
         return replies[0] if replies and operation.name == "agent.destroy" else reply
-    with anyio.move_on_after(PATIENCE_SECONDS):
-        while True:
+    until = anyio.current_time() + PATIENCE_SECONDS
+    while True:
+        # Never cut off: it may be waiting for a commit whose outcome is not known.
+        try:
+            return await operation.function(context, request)
+        except SessionMoved as error:
+            moved = error
+        if anyio.current_time() > until:
+            raise moved
+        if not context.vm.runtime.accepting:
+            raise ShuttingDown("This node is shutting down; try again, another one answers")
+        runner = await mailbox.membership.nodes.runner(context.tenant_id, SessionId(moved.session_id))
+        if runner is None:
+            continue
+        if runner != context.vm.store.node_id and not mailbox.membership.has_ended(runner):
             try:
-                return await operation.function(context, request)
-            except SessionMoved as error:
-                moved = error
-            if not context.vm.runtime.accepting:
-                raise ShuttingDown("This node is shutting down; try again, another one answers")
-            runner = await mailbox.membership.nodes.runner(context.tenant_id, SessionId(moved.session_id))
-            if runner is None:
-                continue
-            if runner != context.vm.store.node_id and not mailbox.membership.has_ended(runner):
-                try:
-                    return await _ask(mailbox, runner, operation, context, request)
-                except SessionMoved:
-                    # It has ended its turn meanwhile, or has died.
-                    pass
-            # Also while this node is about to take over, which takes a moment.
-            await anyio.sleep(PAUSE_SECONDS)
-    raise moved
+                return await _ask(mailbox, runner, operation, context, request)
+            except SessionMoved:
+                # It has ended its turn meanwhile, or has died.
+                pass
+        # Also while this node is about to take over, which takes a moment.
+        await anyio.sleep(PAUSE_SECONDS)
 
 
 def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:
-    """An operation for another node, with the rights of whoever asks for it here."""
+    """An operation for another node, with the permissions of the caller."""
     return Forwarded(
         name=name,
         request=msgspec.json.encode(request),
@@ -109,17 +116,16 @@ def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:
 async def _runners(mailbox: "Mailbox", context: Context, request: Any) -> list[int]:
     """The other nodes that run turns which a request is about."""
     membership, tenant_id = mailbox.membership, context.tenant_id
-    nodes, runners = membership.nodes, set[int | None]()
+    nodes = membership.nodes
     agent_id, image_id = getattr(request, "agent_id", None), getattr(request, "image_id", None)
     session_id = getattr(request, "session_id", None) or (session_of_agent(AgentId(agent_id)) if agent_id else None)
     if session_id is not None:
-        runners = {await nodes.runner(tenant_id, SessionId(session_id))}
+        scope = TurnScope(tenant_id=tenant_id, session_id=SessionId(session_id))
     elif image_id is not None:
-        runners = {*await nodes.runners(tenant_id, "image_id", image_id)}
+        scope = TurnScope(tenant_id=tenant_id, image_id=image_id)
     else:
-        runners = {*await nodes.runners(tenant_id, "container_id", context.workspace.container_id(request.container_id))}
-    others = membership.up - {membership.node_id}
-    return sorted(node for node in runners if node is not None and node in others)
+        scope = TurnScope(tenant_id=tenant_id, container_ids=(context.workspace.container_id(request.container_id),))
+    return sorted(await nodes.runners(scope) & membership.up - {membership.node_id})
 
 
 async def _ask(mailbox: "Mailbox", node_id: int, operation: Operation, context: Context, request: Request[Any]) -> Any:

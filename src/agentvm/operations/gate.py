@@ -11,7 +11,7 @@ from agentvm.errors import AgentVMError, PermissionDenied, shorten
 from agentvm.errors.access import AuthenticationOff
 from agentvm.log import get_logger
 from agentvm.model.account import AuditEntry
-from agentvm.operations.forwarding import carry_on
+from agentvm.operations.forwarding import run_or_forward
 from agentvm.operations.operation import Context, Operation
 from agentvm.protocol.requests import Request
 
@@ -22,7 +22,7 @@ DISCLOSED = "message.read"
 AUDIT_SECONDS = 10.0
 """A request that is being cancelled waits this long for its entry in the audit log."""
 OPEN = (
-    "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
+    "Authentication is off, so no permissions can be granted: start the server with --auth on, which prints the operator's "
     "first key"
 )
 
@@ -39,14 +39,14 @@ async def admit(operation: Operation, context: Context) -> None:
         raise AuthenticationOff(OPEN)
 
 
-async def carry_out(operation: Operation, context: Context, request: Request[Any]) -> Any:
+async def execute(operation: Operation, context: Context, request: Request[Any]) -> Any:
     """Checks, carries out and audits an operation whose request is complete."""
     if operation.audit is None:
         await admit(operation, context)
-        return await carry_on(operation, context, request)
+        return await run_or_forward(operation, context, request)
     async with audited(operation, context):
         await admit(operation, context)
-        return await carry_on(operation, context, request)
+        return await run_or_forward(operation, context, request)
 
 
 @dataclass(slots=True)

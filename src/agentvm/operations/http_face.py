@@ -97,7 +97,8 @@ class HttpFace:
 
     @cached_property
     def view(self) -> type[msgspec.Struct] | None:
-        """The struct of a response that is made of a reply's fields; None where the response is what the function returns."""
+        """The struct of a response that is made of a reply's fields; None where the response is the function's result
+        itself."""
         reply = self.operation.reply
         if self.http.result is not None or not (isinstance(reply, type) and issubclass(reply, Reply)):
             return None
@@ -154,19 +155,22 @@ class HttpFace:
         return self.operation.request(**fields)
 
     def _of_path(self, name: str, text: str) -> object:
-        if name not in self._numbers:
+        kind = self._numbers.get(name)
+        if kind is None:
             return text
         try:
-            return msgspec.convert(text, int, strict=False)
+            return msgspec.convert(text, kind, strict=False)
         except msgspec.ValidationError:
             raise InvalidInput(f"{name} must be a whole number, not {shorten(text)}") from None
 
     @cached_property
-    def _numbers(self) -> frozenset[str]:
-        return frozenset(field.name for field in msgspec.structs.fields(self.operation.request) if field.type is int)
+    def _numbers(self) -> Mapping[str, Any]:
+        """The type of each number in the path, with its bounds."""
+        fields = msgspec.structs.fields(self.operation.request)
+        return {field.name: field.type for field in fields if field.type is int or get_args(field.type)[:1] == (int,)}
 
     def reply(self, reply: object, path: Mapping[str, str]) -> HttpReply[object]:
-        """The response to what the function has returned."""
+        """The response made of the function's result."""
         content = None if reply is None else self.content(reply, path)
         if content is None:
             return NO_CONTENT
@@ -175,7 +179,7 @@ class HttpFace:
         )
 
     def content(self, reply: object, path: Mapping[str, str]) -> object:
-        """The response's content, made of what the function has returned."""
+        """The response's content, made of the function's result."""
         if self.http.result is not None:
             result = getattr(reply, self.http.result)
             if result is None and 204 not in self.http.statuses:

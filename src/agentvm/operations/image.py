@@ -107,9 +107,13 @@ async def list_of_container(context: Context, request: ImageList) -> ImageListRe
 
 
 class ImageBrowse(PageRequest):
-    """`cursor` is the `nextCursor` of the previous page."""
+    """`cursor` is the `nextCursor` of the previous page.
+
+    With a `tag` only the image that has it, in your own container unless another is named.
+    """
 
     container_id: str | None = None
+    tag: str | None = None
 
 
 class ImagesPage(Page[ImageRecord]):
@@ -121,9 +125,12 @@ async def browse(context: Context, request: ImageBrowse) -> ImagesPage:
     """List images.
 
     Of one container, or of every container that you may use: by the name of the container, the newest image first. `behind`
-    counts the references that mean another version now.
+    counts the references that resolve to another version now.
     """
-    images, next_cursor = await context.images.page(request.container_id, request.cursor, request.limit)
+    if request.tag is None:
+        images, next_cursor = await context.images.page(request.container_id, request.cursor, request.limit)
+    else:
+        images, next_cursor = await context.images.tagged(request.container_id, request.tag), None
     records = [image_record(context, image, with_config=False) for image in images]
     behind = [await context.images.count_behind(image) for image in images]
     items = [msgspec.structs.replace(record, behind=count) for record, count in zip(records, behind, strict=True)]
@@ -145,8 +152,8 @@ class ImageGet(Request[ImageGetReply]):
 async def get(context: Context, request: ImageGet) -> ImageGetReply:
     """Show an image.
 
-    Its `config` is everything that decides how the image answers, `written` the same as people wrote it. Over a WebSocket
-    `record` is `null` when there is no such image. Subscribes.
+    `config` is the effective configuration of the image, `written` the one that was requested. Over a WebSocket `record` is
+    `null` when there is no such image. Subscribes.
     """
     stored = await context.workspace.find_image(request.image_id)
     if stored is None:
@@ -241,6 +248,9 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
         sandbox=None if rendered.sandbox is None else str(rendered.sandbox["uri"]),
         knowledge=tuple(str(entry["uri"]) for entry in rendered.knowledge),
         skills=tuple(str(entry["uri"]) for entry in rendered.skills),
+        agents=tuple(rendered.agents),
+        handoffs=rendered.handoffs,
+        policy=definition.policy,
         unavailable=tuple(str(tool["uri"]) for tool in rendered.tools if tool["name"] not in (definition.tools or ())),
     )
 

@@ -1,6 +1,6 @@
 """Builds of images — create, build, update, upgrade."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -9,8 +9,7 @@ from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ImageId
-from agentvm.model.image import ImageConfig
-from agentvm.model.turn import OutputFormat
+from agentvm.model.image import ImageConfig, ImageFields
 from agentvm.operations.image import image_record
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.ignored import describe_ignored
@@ -117,34 +116,14 @@ Clearable = Literal[
 _FIELD_OF = dict(zip(ImageConfig.__struct_encode_fields__, ImageConfig.__struct_fields__, strict=True))
 
 
-class ImageUpdates(Record):
+class ImageUpdates(ImageFields):
     """The fields to change. All but `name` and `description` rebuild the image."""
 
-    name: str | None = None
-    description: str | None = None
-    system_prompt: str | None = None
-    model: str | None = None
-    tools: tuple[str, ...] | None = None
-    sandbox: str | None = None
-    knowledge: tuple[str, ...] | None = None
-    skills: tuple[str, ...] | None = None
-    variables: dict[str, object] | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    output: OutputFormat | None = None
-    mcp_servers: dict[str, object] | None = None
-    client_data: dict[str, object] | None = None
-    api_key: str | None = None
-    """A key of the provider for the model calls of this image: sealed, and never shown."""
     clear: tuple[Clearable, ...] = ()
     """The fields that become as if they had never been set."""
 
-    def __repr__(self) -> str:
-        return f"ImageUpdates({self.name!r}, …)"
 
-
-_OF_CONFIG = tuple(name for name in ImageUpdates.__struct_fields__ if name not in ("name", "description", "clear"))
+_OF_CONFIG = tuple(name for name in ImageFields.__struct_fields__ if name not in ("name", "description"))
 """The fields of an update that belong to the config; the others are the image's own."""
 
 
@@ -167,10 +146,9 @@ class ImageUpdate(Request[ImageReply]):
 async def update(context: Context, request: ImageUpdate) -> ImageReply:
     """Change an image.
 
-    The fields that are given and not `null`; those that `clear` names become as if they had never been set. All but `name` and
-    `description` go into the image's config, and the image is rebuilt; its agents use the new build from their next turn on.
-    References that are not given keep their versions. Emits `image_updated`. Fails with `image_not_found`, and as
-    `image_create` does.
+    Changes the given fields that are not `null`, and resets those in `clear`. All but `name` and `description` go into the
+    image's config, and the image is rebuilt; its agents use the new build from their next turn on. Other references keep their
+    versions. Emits `image_updated`. Fails with `image_not_found`, and as `image_create` does.
     """
     context.target = request.image_id
     updates = request.updates
@@ -224,8 +202,8 @@ class ImageUpgrade(Request[ImageUpgradeReply]):
 async def upgrade(context: Context, request: ImageUpgrade) -> ImageUpgradeReply:
     """Resolve the references of an image again and rebuild it.
 
-    References with an exact version stay as they are. `changes` lists those that mean another version now; without any nothing
-    is built. With `dryRun` the changes are only reported. Emits `image_updated`. Fails with `image_not_found`, and as
+    References with an exact version keep it. `changes` lists references that resolve to another version now; without any,
+    nothing is built. With `dryRun` the changes are only reported. Emits `image_updated`. Fails with `image_not_found`, and as
     `image_create` does.
     """
     context.target, context.is_dry_run = request.image_id, request.dry_run

@@ -78,8 +78,8 @@ class ImageLoad(Request[ImageReply]):
 async def load(context: Context, request: ImageLoad) -> ImageReply:
     """Build the image of a file.
 
-    Its resources become yours, and the image is built from them with every check of a build. A file that was altered is
-    refused, and so is one whose image would answer otherwise here. Needs `resources:write` if the image has resources.
+    Its resources become yours, and the image is built from them with every check of a build. An altered file is refused, and so
+    is one whose image would behave differently on this server. Needs `resources:write` if the image has resources.
     """
     container = context.images.home() if request.container is None else request.container
     container_id = context.workspace.container_id(container)
@@ -119,7 +119,7 @@ async def put_tag(context: Context, request: ImageTag) -> ImageTagsReply:
     """Set a tag of an image.
 
     The tag moves if it pointed to another image of the container. `image:<tag>` then names the image wherever the name of an
-    agent is expected. A tag goes with the default session of its image.
+    agent is expected. A tag is deleted with the default session of its image.
     """
     context.target = request.image_id
     image = await context.image_files.put_tag(request.image_id, request.tag)

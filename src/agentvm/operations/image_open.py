@@ -11,6 +11,9 @@ from agentvm.protocol.requests import Request
 
 operation = OperationGroup("images")
 
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+"""The name of a definition, the URI or name of an agent, the id of an image, or `image:` and a tag of one."""
+
 
 class ImageOpen(Request[ImageReply]):
     """`agent` is the name of a definition, the URI or name of an agent, the id of an image, or `image:` and a tag of one.
@@ -18,7 +21,7 @@ class ImageOpen(Request[ImageReply]):
     Without a container: your own, or `default` if you may use all containers.
     """
 
-    agent: Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+    agent: AgentName
     container_id: str | None = None
 
 
@@ -26,9 +29,9 @@ class ImageOpen(Request[ImageReply]):
 async def open_agent(context: Context, request: ImageOpen) -> ImageReply:
     """Get the image of an agent in a container; the first time, build it.
 
-    One image for each agent and container. When the agent means another build now, because its definition has changed or a
-    reference floats, the image is rebuilt, and its sessions go on with it. Fails with `definition_not_found`,
-    `resource_not_found`, `image_not_found`, and as `image_create` does.
+    One image for each agent and container. If the agent has changed since, by its definition or a reference without an exact
+    version, the image is rebuilt, and its sessions continue with it. Fails with `definition_not_found`, `resource_not_found`,
+    `image_not_found`, and as `image_create` does.
     """
     context.is_dry_run = True
     container_id = context.workspace.container_id(request.container_id or context.images.home())

@@ -1,11 +1,11 @@
-"""Invitations — links that make users; and what the person does who has one."""
+"""Invitations — links that create users: create, list, revoke, accept."""
 
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agentvm.errors import Conflict, InvalidInput, NotFound
+from agentvm.errors import Conflict, InvalidInput, not_found
 from agentvm.model.account import Invitation, UserRole
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import InvitationId, UserId
@@ -64,7 +64,7 @@ class InvitationCreate(Request[InvitationView]):
 async def create(context: Context, request: InvitationCreate) -> InvitationView:
     """Create an invitation.
 
-    The link makes one user with the role, who gets a key or signs in at the identity provider. It is shown once.
+    The link creates one user with the role, who gets a key or signs in at the identity provider. It is shown once.
     """
     check_may_assign(context.principal, request.role)
     if request.display_name is not None:
@@ -104,7 +104,7 @@ class InvitationRevoke(Request[None]):
 async def revoke(context: Context, request: InvitationRevoke) -> None:
     """Revoke an invitation. A user it has created stays."""
     if not await context.accounts.invitations.revoke(request.invitation_id, context.vm.clock()):
-        raise NotFound("There is no invitation with this id that can still be accepted")
+        raise not_found("Open invitation", request.invitation_id)
 
 
 class InvitationShown(Record):
@@ -162,7 +162,7 @@ class InvitationAccept(Request[KeyView]):
 async def accept(context: Context, request: InvitationAccept) -> KeyView:
     """Accept an invitation.
 
-    Makes the user and their first key, which is shown once.
+    Creates the user and their first key, which is shown once.
     """
     invitation, access = await _own(context, request.key), context.tenancy.access
     name = invitation.external_id or request.external_id

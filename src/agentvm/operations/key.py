@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentvm.errors import Conflict, NotFound
+from agentvm.errors import Conflict, not_found
 from agentvm.model.account import ApiKey
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import KeyId, TenantId, UserId
@@ -110,7 +110,7 @@ class KeyRotate(Request[KeyView]):
     """The old key stays valid for `graceSeconds`."""
 
     key_id: KeyId
-    grace_seconds: int = 0
+    grace_seconds: Amount = 0
 
 
 @operation(
@@ -182,7 +182,7 @@ async def ws_token(context: Context, request: Empty) -> SocketToken:
 async def _find(context: Context, key_id: KeyId) -> ApiKey:
     key = await context.accounts.keys.get(key_id)
     if key is None or not await context.tenancy.access.sees(context.principal, key):
-        raise NotFound("There is no such key")
+        raise not_found("Key", key_id)
     return key
 
 

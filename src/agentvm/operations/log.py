@@ -77,7 +77,7 @@ async def list_all(context: Context, request: LogList) -> LogEntries | HttpReply
     """
     if request.follow:
         if request.nodes is not None:
-            raise InvalidInput("A stream is that of the node which is asked: leave out `nodes`, or follow=true")
+            raise InvalidInput("A stream has only the entries of the requested node: leave out `nodes`, or follow=true")
         criteria = record_from(LogFilter, request, **span_of(request))
         return await _follow(context, request, criteria, _scope(context))
     if request.after is not None:
@@ -105,8 +105,8 @@ async def _find_on_nodes(context: Context, request: LogList, nodes: str) -> LogE
         place = None if places is None else places.get(node_id, 0)
         return None if place == 0 else replace(request, nodes=None, cursor=None if place is None else str(place))
 
-    async def here(asked: Any) -> LogEntries:
-        return await _find(context, asked)
+    async def here(node_request: Any) -> LogEntries:
+        return await _find(context, node_request)
 
     replies = await ask_nodes(context, nodes, "log.list", ask, here, LogEntries)
     pages = {one.node_id: one.said for one in replies if one.said is not None}

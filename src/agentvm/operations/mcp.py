@@ -1,6 +1,6 @@
 """MCP connections — the servers that users have allowed AgentVM to act for them on."""
 
-from agentvm.errors import NotFound, shorten
+from agentvm.errors import NotFound, not_found, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import UserId
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -52,13 +52,13 @@ class McpDisconnect(Request[None]):
 async def disconnect(context: Context, request: McpDisconnect) -> None:
     """Disconnect from an MCP server.
 
-    Its tokens are forgotten, and revoked where the server offers that. The next call asks for consent again.
+    Its tokens are deleted, and revoked if the server supports that. The next call asks for consent again.
     """
     context.target = shorten(request.server)
     user_id = await _user(context, request.user)
     consents = context.vm.consents
     if consents is None or not await consents.disconnect(context.tenant_id, user_id, request.server):
-        raise NotFound(f"There is no connection to {shorten(request.server)}")
+        raise not_found("MCP connection", request.server)
 
 
 async def _user(context: Context, name: str | None) -> str:
@@ -70,5 +70,5 @@ async def _user(context: Context, name: str | None) -> str:
     users = context.accounts.users
     user = await users.get(UserId(name)) or await users.find(name)
     if user is None:
-        raise NotFound(f"User not found: {shorten(name)}")
+        raise not_found("User", name)
     return user.user_id

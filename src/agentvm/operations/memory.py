@@ -1,4 +1,4 @@
-"""Memories — short notes that the agents of a container are told in every conversation: list, add, change, delete."""
+"""Memories — short notes in every prompt of the agents of a container: list, add, change, delete."""
 
 import re
 from typing import Annotated
@@ -46,7 +46,7 @@ class MemoryList(Request[MemoryListReply]):
 async def list_all(context: Context, request: MemoryList) -> MemoryListReply:
     """List the memories of a container, the newest first.
 
-    Proposed ones are among them: no model is told those before a person has kept them with `memory_put`.
+    Proposed memories are included: no model receives them before a person accepts them with `memory_put`.
     """
     container_id = context.workspace.container_id(request.container_id)
     memories = await context.store.container(container_id).memories.list()
@@ -74,7 +74,7 @@ class MemoryAdd(Request[MemoryReply]):
 async def add(context: Context, request: MemoryAdd) -> MemoryReply:
     """Add a memory, and the container if there is none.
 
-    A pinned one is always told; of the others those that fit the question, then the newest.
+    A pinned memory is in every prompt; of the others first those that match the question, then the newest.
     """
     memory_id = context.target = context.vm.new_id("mem")
     return await _put(context, request.container_id, memory_id, request.text, request.pinned)
@@ -96,9 +96,9 @@ class MemoryPut(Request[MemoryReply]):
     raises=(ContainerForbidden, TooManyMemories),
 )
 async def put(context: Context, request: MemoryPut) -> MemoryReply:
-    """Change a memory, keep a proposed one, or add one under an id of your own.
+    """Change a memory, accept a proposed one, or add one under your own id.
 
-    From then on it is yours: rewinding the conversation that it comes from does not take it back.
+    From then on, rewinding the conversation that it comes from does not remove it.
     """
     context.target = request.memory_id
     return await _put(context, request.container_id, request.memory_id, request.text, request.pinned)

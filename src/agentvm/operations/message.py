@@ -24,7 +24,7 @@ _ONE = "/v1/sessions/{session_id}"
 _REFUSES = (SessionNotFound, NotFound, AgentBusy, ShuttingDown)
 
 MESSAGE_BOUND = Bound(max_bytes=47 * 1024 * 1024, max_values=20_000)
-"""Pictures travel inside messages, as base64. What one message may hold is a setting: see `agentvm.model.limits`."""
+"""Pictures travel inside messages, as base64. The size of one message is a setting: see `agentvm.model.limits`."""
 
 ClientKey = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 OnBusy = Literal["reject", "interrupt"]
@@ -119,6 +119,8 @@ class MessageEdit(Request[MessageSendReply]):
     content: UserContent
     client_message_id: ClientKey | None = None
     on_busy: OnBusy = "reject"
+    options: TurnOptions | None = None
+    """Chosen for the new turn; by default the options of the message that is replaced."""
 
 
 @operation(
@@ -141,6 +143,7 @@ async def edit(context: Context, request: MessageEdit) -> MessageSendReply:
         request.content,
         client_key=request.client_message_id,
         on_busy=request.on_busy,
+        options=request.options,
     )
     return _accepted(context, sent)
 
@@ -152,6 +155,8 @@ class MessageRegenerate(Request[MessageSendReply]):
     message_id: MessageId | None = None
     client_message_id: ClientKey | None = None
     on_busy: OnBusy = "reject"
+    options: TurnOptions | None = None
+    """Chosen for the new turn; by default the options of the question."""
 
 
 @operation(
@@ -166,7 +171,11 @@ async def regenerate(context: Context, request: MessageRegenerate) -> MessageSen
     """Regenerate an answer. The old one is kept and can be viewed."""
     await _listen(context, request.session_id)
     sent = await context.branches.regenerate(
-        request.session_id, request.message_id, client_key=request.client_message_id, on_busy=request.on_busy
+        request.session_id,
+        request.message_id,
+        client_key=request.client_message_id,
+        on_busy=request.on_busy,
+        options=request.options,
     )
     return _accepted(context, sent)
 
@@ -186,7 +195,7 @@ def _accepted(context: Context, sent: "SentMessage") -> MessageSendReply:
 
 
 async def _listen(context: Context, session_id: SessionId) -> None:
-    """Joined before the agent starts, so that its sender hears all of it."""
+    """Subscribed before the agent starts, so that the sender receives all events."""
     context.subscribe((await context.workspace.session(session_id))[1])
 
 

@@ -5,25 +5,25 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
-from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown
+from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, ShuttingDown, Unprocessable, not_found
 from agentvm.events.error import ErrorOccurred
 from agentvm.events.message import AssistantMessageEvent
 from agentvm.events.turn import TurnParked, TurnResponse, TurnStop
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, SessionId, TurnId
-from agentvm.model.message import AssistantMessage, UserContent
+from agentvm.model.message import AssistantMessage, Citation, UserContent, UserMessage
 from agentvm.model.session import EXTERNAL_MAX
 from agentvm.model.turn import OnParked, OutputFormat, TurnOptions, TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 from agentvm.operations import image_open, message, session_open
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.operations.image_build import ImageReply
-from agentvm.operations.image_open import ImageOpen
+from agentvm.operations.image_open import AgentName, ImageOpen
 from agentvm.operations.message import MESSAGE_BOUND, ClientKey, MessageSend, MessageSendReply
 from agentvm.operations.operation import Context, Http, Operation, OperationGroup
-from agentvm.operations.session_open import SessionOpen, SessionOpenReply
+from agentvm.operations.session_open import SessionOpen, SessionOpenReply, discarded_if_refused
 from agentvm.operations.turn_stream import stream_turn
 from agentvm.protocol.requests import Request
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 operation = OperationGroup("messages")
 
 R_co = TypeVar("R_co", covariant=True)
-AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 
 READ = "sessions:read"
 DEFAULT_AGENT = "default"
-GATEWAY = "http"
-"""The gateway of the aliases that `thread` names."""
+GATEWAY, REQUESTS = "http", "http.request"
+"""The gateways of the aliases: names of conversations, and of messages that have begun one."""
+KEY_REUSED = "This key was used for another request: a repeated request is the same, and another one has another key"
 
 
 class TurnFailure(Record):
@@ -48,7 +48,8 @@ class TurnFailure(Record):
 
 
 class MessageAnswer(Record):
-    """The answer of a turn. Without an `outcome` the turn goes on: nobody waited for it, or it waits for somebody (`waits`)."""
+    """The answer of a turn. Without an `outcome` the turn continues: `wait` was false, or tool calls wait for an answer
+    (`waits`)."""
 
     session_id: SessionId
     turn_id: TurnId
@@ -57,6 +58,8 @@ class MessageAnswer(Record):
     """The user's message."""
     text: str = ""
     """The last message of the agent."""
+    citations: tuple[Citation, ...] = ()
+    """The passages of knowledge that the message names as `[n]`."""
     output: Any = None
     """The answer as JSON, if the turn was asked for it."""
     outcome: TurnOutcome | None = None
@@ -91,7 +94,8 @@ class MessageAsk(AgentAsk[MessageAnswer]):
     session_id: SessionId | None = None
     thread: Annotated[str, msgspec.Meta(min_length=1, max_length=EXTERNAL_MAX)] | None = None
     client_message_id: ClientKey | None = None
-    """Your own name for the message: sending it to the session again begins no second turn, and is answered as the first."""
+    """Your own id for the message: sending it again starts no second turn, and gets the same answer. It holds in the session;
+    without one and without `thread`, in the container."""
     on_parked: OnParked = "supersede"
     stream: bool = False
     """Whether the response is the turn's events, as server-sent events."""
@@ -112,28 +116,32 @@ class MessageAsk(AgentAsk[MessageAnswer]):
         media_type="text/event-stream",
     ),
     across=False,
-    raises=(SessionNotFound, NotFound, AgentBusy, ShuttingDown),
+    raises=(SessionNotFound, NotFound, AgentBusy, ShuttingDown, Unprocessable),
 )
 async def ask(context: Context, request: MessageAsk) -> MessageAnswer | HttpReply[Streamed]:
     """Send a message and receive the answer.
 
     When the turn has ended, or as server-sent events with `stream`: each event's `id` is a cursor, with which
-    `GET /v1/turns/{turn_id}/events?follow=true` goes on after a lost connection. The turn goes on if the client does not wait.
+    `GET /v1/turns/{turn_id}/events?follow=true` continues after a lost connection. The turn continues if the client does not
+    wait.
     """
     context.principal.require(READ)
     if request.session_id is not None and (request.thread is not None or request.agent is not None):
         raise InvalidInput("Give sessionId, or agent and thread")
-    session_id = request.session_id or await _open(context, request)
+    opened = None if request.session_id is not None else await _open(context, request)
     send = MessageSend(
         content=request.content,
-        session_id=session_id,
+        session_id=request.session_id if opened is None else opened.session.session_id,
         client_message_id=request.client_message_id,
         on_parked=request.on_parked,
         options=request.options,
         output=request.output,
     )
-    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, send)
+    async with discarded_if_refused(context, opened.session.session_id if opened is not None and opened.created else None):
+        sent: MessageSendReply = await execute(row_of(message, MessageSend), context, send)
     turn, cursor = await begun(context, sent)
+    if sent.cursor is None:
+        await _check_same(context, request, turn)
     if request.stream:
         return stream_turn(context, turn, cursor)
     return await wait_for_answer(context, turn, cursor) if request.wait else _answer_of(turn)
@@ -145,17 +153,32 @@ async def begun(context: Context, sent: MessageSendReply) -> tuple["Turn", int]:
     context.after.clear()
     turn = await context.store.find_turn(TurnId(sent.turn_id or ""))
     if turn is None:
-        raise NotFound("There is no such turn")
+        raise not_found("Turn", sent.turn_id or "")
     cursor = await context.vm.runtime.turn_cursor(context.tenant_id, turn) if sent.cursor is None else int(sent.cursor)
     return turn, cursor
 
 
-async def _open(context: Context, request: MessageAsk) -> SessionId:
+async def _open(context: Context, request: MessageAsk) -> SessionOpenReply:
     named = ImageOpen(agent=request.agent or DEFAULT_AGENT, container_id=request.container)
-    image: ImageReply = await carry_out(row_of(image_open, ImageOpen), context, named)
-    opening = SessionOpen(image_id=image.record.image_id, gateway=GATEWAY, external=request.thread)
-    opened: SessionOpenReply = await carry_out(row_of(session_open, SessionOpen), context, opening)
-    return opened.session.session_id
+    image: ImageReply = await execute(row_of(image_open, ImageOpen), context, named)
+    gateway, external = GATEWAY, request.thread
+    if external is None and request.client_message_id is not None:
+        # The name of the message is that of its session, too: sent again, it finds the one that it has begun.
+        gateway, external = REQUESTS, request.client_message_id
+    opening = SessionOpen(image_id=image.record.image_id, gateway=gateway, external=external)
+    opened: SessionOpenReply = await execute(row_of(session_open, SessionOpen), context, opening)
+    return opened
+
+
+async def _check_same(context: Context, request: MessageAsk, turn: "Turn") -> None:
+    """Refuses another text under the name of an earlier message, whose answer would be no answer to it."""
+    if request.client_message_id is None or turn.client_key != request.client_message_id:
+        return
+    log = context.store.container(turn.container_id).log(turn.session_id)
+    for earlier in await log.get_messages([turn.message_id]):
+        texts = (earlier.content, request.content) if isinstance(earlier, UserMessage) else ()
+        if all(isinstance(text, str) for text in texts) and len(set(texts)) > 1:
+            raise Unprocessable(KEY_REUSED)
 
 
 def row_of(module: ModuleType, request: type[Request[Any]]) -> Operation:
@@ -169,7 +192,7 @@ def _answer_of(turn: "Turn") -> MessageAnswer:
 
 
 async def wait_for_answer(context: Context, turn: "Turn", cursor: int) -> MessageAnswer:
-    """Returns the answer of a turn when it has ended, or what it waits for."""
+    """Returns the answer of a turn when it has ended, or its waits."""
     answer = _answer_of(turn)
     with context.vm.runtime.follow_turn(context.tenant_id, turn, cursor) as follower:
         while events := await follower.take():
@@ -182,8 +205,8 @@ async def wait_for_answer(context: Context, turn: "Turn", cursor: int) -> Messag
 
 def _heard(answer: MessageAnswer, event: "Event") -> MessageAnswer:
     match event.data:
-        case AssistantMessageEvent(message=AssistantMessage(text=text)):
-            return msgspec.structs.replace(answer, text=text)
+        case AssistantMessageEvent(message=AssistantMessage(text=text, citations=citations)):
+            return msgspec.structs.replace(answer, text=text, citations=citations or ())
         case ErrorOccurred(code=code, message=text):
             return msgspec.structs.replace(answer, error=TurnFailure(code=code, message=text))
         case TurnParked(waits=waits):

@@ -1,7 +1,7 @@
 """Metrics — counters, latencies and health of the server, or the numbers of one tenant.
 
 The operator sees the whole server: a principal with `system:admin`, or a key of the operator's own tenant that is bound to no
-user, so that a scraper needs no more than `metrics:read`. Everybody else sees their own numbers.
+user, so that a scraper needs no more than `metrics:read`. Other principals see their own numbers.
 """
 
 from collections.abc import Sequence
@@ -59,8 +59,8 @@ async def show(context: Context, request: MetricsShow) -> ServerMetrics | Cluste
     """Show the metrics.
 
     JSON, or the Prometheus text format if it is accepted. A tenant sees its own numbers. In a cluster they are those of the
-    node that is asked; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Prometheus is to
-    scrape each node.
+    requested node; with `nodes=all` the operator gets those of each node, and a tenant the sums of all. Let Prometheus scrape
+    each node.
     """
     if request.nodes is not None:
         return await _show_of_nodes(context, request.nodes)
@@ -80,7 +80,9 @@ async def scrape(context: Context, request: Empty) -> HttpReply[bytes]:
 
 async def _show_of_nodes(context: Context, nodes: str) -> ClusterMetrics | TenantMetrics:
     if preferred(context.http.accept, (JSON, TEXT, OPENMETRICS)) != JSON:
-        raise InvalidInput("The text format is that of the node which is asked: leave out `nodes`, and scrape each node")
+        raise InvalidInput(
+            "The text format has only the metrics of the requested node: leave out `nodes`, and scrape each node"
+        )
     if context.http.names_tenant or not is_operator(context.principal):
         return await _tenant_metrics_of_nodes(context, nodes)
 
@@ -94,7 +96,7 @@ async def _show_of_nodes(context: Context, nodes: str) -> ClusterMetrics | Tenan
 
 
 async def _tenant_metrics_of_nodes(context: Context, nodes: str) -> TenantMetrics:
-    """The usage is the same everywhere; what runs is summed."""
+    """The usage is the same on all nodes; running turns are summed."""
 
     async def here(_: object) -> TenantMetrics:
         return await _tenant_metrics(context)
@@ -134,10 +136,10 @@ class ServerStatus(Status):
 
 @operation("metric.status", needs=READ, across=False, http=Http("GET", "/v1/status"))
 async def status(context: Context, request: StatusShow) -> ServerStatus:
-    """Show whether the server is healthy, and what to do if not.
+    """Show whether the server is healthy, and remedies if it is not.
 
-    The status holds nothing of a tenant. Only the operator sees the address of a provider that fails. In a cluster `nodes=all`
-    shows the status of each node, and the checks of all.
+    The status contains no data of tenants. Only the operator sees the address of a provider that fails. In a cluster
+    `nodes=all` shows the status of each node, and the checks of all.
     """
     if request.nodes is None:
         return _status(context)

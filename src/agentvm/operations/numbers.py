@@ -11,6 +11,8 @@ JSON_INTEGER_MAX: Final = 2**53 - 1
 TEXT_MAX: Final = 2_000
 
 Amount = Annotated[int, Meta(ge=0, le=JSON_INTEGER_MAX)]
+Number = Annotated[int, Meta(ge=1, le=JSON_INTEGER_MAX)]
+"""The number of an entry of a list."""
 
 
 def check_text(text: str, field: str, max_length: int = TEXT_MAX) -> str:

@@ -51,7 +51,8 @@ class OidcStart(Request[HttpReply[OidcAddress]]):
 async def oidc_start(context: Context, request: OidcStart) -> HttpReply[OidcAddress]:
     """Start the sign-in at the identity provider.
 
-    The response sets a cookie, without which nobody comes back, and has the address to go to. Both are good for ten minutes.
+    The response sets a cookie, which the callback requires, and contains the address of the provider. Both are valid for ten
+    minutes.
     """
     flow = _flow(context)
     origin = (context.vm.config.system.public_url or context.http.origin).rstrip("/")
@@ -96,8 +97,8 @@ class OidcCallback(Request[HttpReply[None]]):
 async def oidc_callback(context: Context, request: OidcCallback) -> HttpReply[None]:
     """Finish the sign-in after the identity provider.
 
-    Leads to the page that the sign-in began on, with the cookie of a browser session; or to `/login?problem=` with the reason.
-    A state is good once.
+    Redirects to the page where the sign-in started, with the cookie of a browser session; or to `/login?problem=` with the
+    reason. A state can be used once.
     """
     fields = {"state": request.state, "code": request.code, "iss": request.iss, "error": request.error}
     parameters = {name: value for name, value in fields.items() if value is not None and len(value) <= _FIELD_MAX}
@@ -118,7 +119,7 @@ async def oidc_callback(context: Context, request: OidcCallback) -> HttpReply[No
 
 def _flow(context: Context) -> "OidcFlow":
     if context.tenancy.oidc is None:
-        raise NotFound("Nobody signs in at an identity provider here; see the setting system.oidc.clientId")
+        raise NotFound("This server has no identity provider; see the setting system.oidc.clientId")
     return context.tenancy.oidc
 
 

@@ -1,8 +1,8 @@
 """Operation — one thing that can be asked of the server, declared once on the function that carries it out.
 
-A declaration says who may ask (`needs`), whether it is audited, and by which faces it is reached: `command` over a WebSocket,
-`http` as a route. Permissions, routes, the command table, `/openapi.json`, the reference pages, the requests of the CLI and the
-names of the Python client are all derived from these rows. An operation knows its request and its context, and no face.
+A declaration states the permission (`needs`), whether it is audited, and its faces: `command` over a WebSocket, `http` as a
+route. Permissions, routes, the command table, `/openapi.json`, the reference pages, the requests of the CLI and the names of
+the Python client are all derived from these rows. An operation knows its request and its context, and no face.
 
 This module and those of the operations import nothing that runs a server, so that a client can read the table.
 """
@@ -69,7 +69,7 @@ class Http:
     """How many values its JSON may hold."""
     caller: CallerKind = "credential"
     attended: bool = False
-    """Cancelled when its client goes away: nobody else would take the result."""
+    """Cancelled when its client disconnects: nothing else uses the result."""
     guard: FileGuard | None = None
     receiving: Callable[[Context], AbstractContextManager[Callable[[int], None]]] | None = None
     """Entered before a file is read and left when the request is answered; yields another guard."""
@@ -97,12 +97,12 @@ class Operation:
     """The heading in `/docs` and the tag in `/openapi.json`."""
     request: type[Request[Any]]
     reply: Any
-    """The annotation of what the function returns."""
+    """The return annotation of the function."""
     function: Callable[[Context, Any], Awaitable[Any]] = field(compare=False)
     needs: tuple[str, ...]
     """Any of these permissions suffices; none: any valid key."""
     own: bool = False
-    """Users are also let in without the permission; the function limits them to what is theirs."""
+    """Users are also let in without the permission; the function limits them to their own data."""
     across: bool = True
     """Whether the operator may name another tenant with `?tenant=`."""
     audit: str | None = None
@@ -110,7 +110,7 @@ class Operation:
     discloses: bool = False
     """Whether it shows the content of conversations. An operator who reads those of another tenant is in its audit log."""
     grants: bool = False
-    """Whether it grants rights, which nobody may while authentication is off: they would be valid once it is on."""
+    """Whether it grants rights, which is refused while authentication is off: they would be valid once it is on."""
     raises: tuple[type[AgentVMError], ...] = ()
     command: str | None = None
     """The name over a WebSocket: `session_search`."""

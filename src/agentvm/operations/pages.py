@@ -60,5 +60,5 @@ def number_of(cursor: str | None) -> int | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a part of a cursor is a number."""
+    """Whether a text is a whole number that fits: `int` refuses thousands of digits, and takes digits of any script."""
     return text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors import InvalidInput, not_found
 from agentvm.model.account import EACH_USER, METRICS, Quota
 from agentvm.model.base import Record, record_from
 from agentvm.model.ids import UserId
@@ -52,8 +52,8 @@ async def list_all(context: Context, request: QuotaList) -> Page[QuotaView]:
     """List quotas and how much of them is used.
 
     Every metric of the tenant with the effective limit, which may be its plan's; then the limits of each user and of single
-    users. Without `tenants:admin` you see the limits that hold for yourself. A key for some containers that has no user sees
-    no limits of users.
+    users. Without `tenants:admin` you see the limits that apply to you. A key for some containers that has no user sees no
+    limits of users.
     """
     principal = context.principal
     is_admin = principal.may(ADMIN)
@@ -90,7 +90,7 @@ async def put(context: Context, request: QuotaPut) -> QuotaView:
     user_id = _target(context, request)
     quota = check_quota(Quota(metric=request.metric, hard=request.hard, soft=request.soft, user_id=user_id))
     if not await _check_user(context, request.user_id):
-        raise NotFound("There is no such user")
+        raise not_found("User", request.user_id or "")
     await context.accounts.quotas.put(quota, context.vm.clock())
     await context.tenancy.quotas.reread(context.tenant_id)
     book = await context.tenancy.quotas.book(context.tenant_id)
@@ -109,7 +109,7 @@ async def delete(context: Context, request: QuotaDelete) -> None:
     user_id = _target(context, request)
     await _check_user(context, request.user_id)
     if not await context.accounts.quotas.remove(request.metric, user_id):
-        raise NotFound("There is no such quota")
+        raise not_found("Quota", request.metric)
     await context.tenancy.quotas.reread(context.tenant_id)
 
 

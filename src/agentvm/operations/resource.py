@@ -93,9 +93,9 @@ class ResourceRegister(Request[ResourceRegisterReply]):
 async def register(context: Context, request: ResourceRegister) -> ResourceRegisterReply:
     """Register a resource.
 
-    The very same version again changes nothing, and is answered with 200 over HTTP. With `dryRun` everything is checked and
-    nothing is stored. Fails with `resource_exists`, `resource_invalid`, `resource_not_found` for what it refers to,
-    `resource_cycle`, `quota_exceeded`; `details.path` of the error names the field of the content, where one is at fault.
+    Registering an identical version again changes nothing (200 over HTTP). With `dryRun` everything is checked and nothing is
+    stored. Fails with `resource_exists`, `resource_invalid`, `resource_not_found` for a reference, `resource_cycle`,
+    `quota_exceeded`; `details.path` of the error names the invalid field of the content.
     """
     draft = record_from(NewVersion, request, type=parse_type(request.type), pointer=request.tag)
     context.target, context.is_dry_run = f"{draft.type}/{draft.name}", request.dry_run

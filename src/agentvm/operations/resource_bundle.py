@@ -14,18 +14,22 @@ from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ, RESOURCE, WRITE
 from agentvm.protocol.requests import Request
 from agentvm.resources.archive import BUNDLE_MAX_BYTES
-from agentvm.resources.bundle import ImportedEntry, export_bundle
+from agentvm.resources.bundle import ImportedEntry
 from agentvm.resources.kind import exact_uri, versioned_uri
 
 operation = OperationGroup("resources")
 
 
 class ResourceExport(Request[None]):
-    """`version` is a version, range, tag or digest; `deps` is whether the versions that it is locked to are included."""
+    """`version` is a version, range, tag or digest; `deps` is whether the versions that it is locked to are included.
+
+    `documents` is whether the documents of your collections, which knowledge bases name, are included: up to 32 MiB in all.
+    """
 
     resource_id: str
     version: str | None = None
     deps: bool = True
+    documents: bool = True
 
 
 @operation(
@@ -41,7 +45,7 @@ async def export(context: Context, request: ResourceExport) -> HttpReply[bytes]:
     """
     resource = await context.resources.find(request.resource_id)
     uri = versioned_uri(resource, request.version)
-    body = await export_bundle(context.vm.resources, context.tenant_id, uri, deps=request.deps)
+    body = await context.resources.export(uri, deps=request.deps, documents=request.documents)
     name = f"{resource.type}-{resource.name}.tar.gz"
     return HttpReply(
         content=body, media_type="application/gzip", headers={"Content-Disposition": f'attachment; filename="{name}"'}
@@ -147,12 +151,13 @@ class KnowledgeQuery(Request[FoundView]):
 async def query_knowledge(context: Context, request: KnowledgeQuery) -> FoundView:
     """Search the documents of a knowledge base.
 
-    The first search in a version makes its index, which takes a while for many documents.
+    The first search in a version builds its index, which takes a while for many documents.
     """
     resource = await context.resources.find(request.resource_id)
     closure = await context.resources.closure(resource, request.version)
     uri = exact_uri(closure.root, context.tenant_id)
-    passages = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k)
+    user_id = context.principal.user_id
+    passages = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k, user_id=user_id)
     return FoundView(passages=[_shown(one) for one in passages.passages], problems=passages.problems)
 
 

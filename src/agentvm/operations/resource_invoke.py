@@ -23,7 +23,7 @@ operation = OperationGroup("resources")
 
 
 class ToolInvocation(Record):
-    """`output` is the result as a model is told it; an error of the tool is a result."""
+    """`output` is the result as a model receives it; an error of the tool is a result."""
 
     tool: str
     """URI of the exact version."""
@@ -56,8 +56,8 @@ class ResourceInvoke(Request[ToolInvocation]):
 async def invoke(context: Context, request: ResourceInvoke) -> ToolInvocation:
     """Call a tool once, outside a conversation.
 
-    The input is checked, and the rules about tools, secrets, quotas and limits hold as in a conversation. Nobody waits: a call
-    that needs an approval is refused unless `approve` is set by somebody who may approve it.
+    The input is validated, and rules, secrets, quotas and limits apply as in a conversation. The call never waits: if it needs
+    an approval it is refused, unless `approve` is set and the caller may approve it.
     """
     spec = await _spec(context, request)
     invocation = await context.vm.invoker(
@@ -92,7 +92,7 @@ async def _spec(context: Context, request: ResourceInvoke) -> dict[str, Any]:
 
 def _why_not_approved(context: Context, request: ResourceInvoke, approval: Approval) -> str | None:
     principal = context.principal
-    refused = why_not_answer(principal, audience=approval.audience, not_sender=approval.not_sender, sender=principal.user_id)
+    refused = why_not_answer(principal, approval, principal.user_id, principal.key_id)
     if refused is None and not request.approve:
         return "repeat the call with approve set, to approve it yourself"
     return refused

@@ -59,7 +59,7 @@ class ResourceYank(Request[None]):
 async def yank(context: Context, request: ResourceYank) -> None:
     """Yank a version.
 
-    From then on it is found only by its exact number; everything that is locked to it keeps working.
+    From then on only references to its exact number resolve to it; locks keep working.
     """
     resources = context.resources
     resource = await resources.find(request.resource_id)
@@ -97,7 +97,7 @@ class PinView(Record):
 
 
 class ResourcePin(Request[PinView]):
-    """`dryRun` only tells what has changed; the new version is the next patch unless `bump` says otherwise."""
+    """`dryRun` only reports the changes; the new version is the next patch unless `bump` says otherwise."""
 
     resource_id: str
     bump: Bump = "patch"

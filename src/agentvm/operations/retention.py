@@ -1,4 +1,4 @@
-"""Retention — how long a tenant keeps its messages and sessions, and what the next run deletes."""
+"""Retention — how long a tenant keeps its messages and sessions, and which of them the next run deletes."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -40,7 +40,7 @@ class DueView(Record, omit_defaults=False):
 
 
 class RetentionView(Record):
-    """`policy` is in force; `due` counts what it would delete now, or what the requested days would."""
+    """`policy` is in force; `due` counts the sessions that it would delete now, or the requested days would."""
 
     tenant_id: TenantId
     policy: PolicyView
@@ -59,9 +59,9 @@ class RetentionShow(Request[RetentionView]):
 
 @operation("retention.show", needs="config:read", http=Http("GET", "/v1/retention"))
 async def show(context: Context, request: RetentionShow) -> RetentionView:
-    """Show the retention policy, and what would be deleted now.
+    """Show the retention policy, and count the data it would delete now.
 
-    Counts all expired messages, which takes time: ask before a policy is changed, not every second.
+    Counts all expired messages, which takes time: call it before changing a policy, not periodically.
     """
     retainer, tenant_id = context.vm.retainer, context.tenant_id
     policy = retainer.policy_of(tenant_id)

@@ -1,8 +1,8 @@
-"""Earlier RPC — the words of AgentX 2.0 to 2.8 for what 2.9 calls otherwise, or has no more.
+"""Earlier RPC — names of AgentX 2.0 to 2.8 that 2.9 has changed or removed.
 
 An instance was an agent (to 2.6), containers and prototypes had methods (to 2.7), and how an agent acts stood in `embody` (2.5
-to 2.8). A client is known by its first such word; from then on it is told both names. Its subscriptions change nothing: servers
-of those versions told every client everything, and here it hears all sessions of its own container.
+to 2.8). A client is known by its first such word; from then on it is told both names. Its subscriptions have no effect:
+servers of those versions sent all events to all clients; here a client receives the events of its own container.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from agentvm.errors import NotAvailable
 from agentvm.model.base import Record
 from agentvm.operations import container, definition
 from agentvm.operations.context import Context
-from agentvm.operations.dispatch import carry_out
+from agentvm.operations.dispatch import execute
 from agentvm.operations.rpc_methods import Nothing, rpc_method
 from agentvm.protocol.dialect_v2 import agent_of
 from agentvm.protocol.records import DefinitionRecord
@@ -70,20 +70,20 @@ class OfContainer(Record):
 
 @rpc_method("container.create")
 async def container_create(context: Context, params: OfContainer) -> object:
-    """Creates the client's own container, whatever it calls it: a client of 2.x works in no other."""
-    reply = await carry_out(context, container.ContainerCreate(container_id=context.images.home()))
+    """Creates the client's own container, under any name: a client of 2.x works in no other."""
+    reply = await execute(context, container.ContainerCreate(container_id=context.images.home()))
     return {"containerId": reply.container_id}
 
 
 @rpc_method("container.get")
 async def container_get(context: Context, params: OfContainer) -> object:
-    reply = await carry_out(context, container.ContainerGet(container_id=context.images.home()))
+    reply = await execute(context, container.ContainerGet(container_id=context.images.home()))
     return {"containerId": context.images.home(), "exists": reply.exists}
 
 
 @rpc_method("container.list")
 async def container_list(context: Context, params: Nothing) -> object:
-    reply = await carry_out(context, container.ContainerGet(container_id=context.images.home()))
+    reply = await execute(context, container.ContainerGet(container_id=context.images.home()))
     return {"containerIds": [context.images.home()] if reply.exists else []}
 
 
@@ -93,14 +93,14 @@ class OfPrototype(Record):
 
 @rpc_method("prototype.list")
 async def prototype_list(context: Context, params: Nothing) -> object:
-    """Lists the definitions: what images are built from."""
-    reply = await carry_out(context, definition.DefinitionList())
+    """Lists the definitions, of which images are built."""
+    reply = await execute(context, definition.DefinitionList())
     return {"records": [_prototype(context, record) for record in reply.definitions]}
 
 
 @rpc_method("prototype.get")
 async def prototype_get(context: Context, params: OfPrototype) -> object:
-    reply = await carry_out(context, definition.DefinitionGet(definition_name=params.prototype_id))
+    reply = await execute(context, definition.DefinitionGet(definition_name=params.prototype_id))
     return {"record": None if reply.definition is None else _prototype(context, reply.definition)}
 
 

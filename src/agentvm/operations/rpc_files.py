@@ -8,7 +8,7 @@ from agentvm.errors import InvalidInput
 from agentvm.model.ids import SessionId
 from agentvm.operations.context import Context
 from agentvm.operations.file import FileDownload, FileList, FilePut
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.table import BY_NAME
 
@@ -23,7 +23,7 @@ async def list_files(context: Context, session_id: SessionId, path: str) -> list
     """Returns the files and folders of a folder; nothing if there is no such folder."""
     under = _inside(path)
     request = FileList(session_id=session_id, under=under, limit=LISTED_MAX)
-    reply = await carry_out(_LIST, context, request)
+    reply = await execute(_LIST, context, request)
     entries: dict[str, str] = {}
     for file in reply.files:
         name, _, rest = file.path.removeprefix(f"{under}/" if under else "").partition("/")
@@ -33,7 +33,7 @@ async def list_files(context: Context, session_id: SessionId, path: str) -> list
 
 
 async def read_file(context: Context, session_id: SessionId, path: str) -> str:
-    download = await carry_out(_DOWNLOAD, context, FileDownload(session_id=session_id, path=_inside(path)))
+    download = await execute(_DOWNLOAD, context, FileDownload(session_id=session_id, path=_inside(path)))
     reply = cast(HttpReply[AsyncIterator[bytes] | None], download)
     if int(reply.headers["Content-Length"]) > READ_MAX_BYTES:
         raise InvalidInput(f"{path} has more than {READ_MAX_BYTES:,} bytes; download it over HTTP")
@@ -46,7 +46,7 @@ async def read_file(context: Context, session_id: SessionId, path: str) -> str:
 
 async def write_file(context: Context, session_id: SessionId, path: str, content: str) -> None:
     context.http.file = io.BytesIO(content.encode())
-    await carry_out(_PUT, context, FilePut(session_id=session_id, path=_inside(path)))
+    await execute(_PUT, context, FilePut(session_id=session_id, path=_inside(path)))
 
 
 def _inside(path: str) -> str:

@@ -18,7 +18,7 @@ from agentvm.model.message import UserContent
 from agentvm.model.turn import TurnOptions
 from agentvm.operations import agent, branch, image, image_build, message
 from agentvm.operations.context import Context
-from agentvm.operations.dispatch import carry_out
+from agentvm.operations.dispatch import execute
 from agentvm.operations.rpc_files import list_files, read_file, write_file
 from agentvm.operations.rpc_params import CreateParams, ThinkingWord, client_data, tokens_of
 from agentvm.operations.rpc_providers import list_providers, refuse_change
@@ -78,13 +78,13 @@ async def image_create(context: Context, params: CreateParams) -> object:
         thinking=tokens_of(params.thinking),
         client_data=client_data(params, {}) or None,
     )
-    reply = await carry_out(context, image_build.ImageCreate(container_id=context.images.home(), config=config))
+    reply = await execute(context, image_build.ImageCreate(container_id=context.images.home(), config=config))
     return {"record": _record(reply.record), "__subscriptions": [reply.record.session_id]}
 
 
 @rpc_method("image.get")
 async def image_get(context: Context, params: OfImage) -> object:
-    reply = await carry_out(context, image.ImageGet(image_id=await _image_id(context, params.image_id)))
+    reply = await execute(context, image.ImageGet(image_id=await _image_id(context, params.image_id)))
     if reply.record is None:
         return {"record": None}
     return {"record": _record(reply.record), "__subscriptions": [reply.record.session_id]}
@@ -92,7 +92,7 @@ async def image_get(context: Context, params: OfImage) -> object:
 
 @rpc_method("image.list")
 async def image_list(context: Context, params: Nothing) -> object:
-    reply = await carry_out(context, image.ImageList(container_id=context.images.home()))
+    reply = await execute(context, image.ImageList(container_id=context.images.home()))
     sessions = [record.session_id for record in reply.records]
     return {"records": [_record(record) for record in reply.records], "__subscriptions": sessions}
 
@@ -100,7 +100,7 @@ async def image_list(context: Context, params: Nothing) -> object:
 @rpc_method("image.update")
 async def image_update(context: Context, params: UpdateParams) -> object:
     image_id, updates = await _image_id(context, params.image_id), params.updates.flat()
-    before = (await carry_out(context, image.ImageGet(image_id=image_id))).record
+    before = (await execute(context, image.ImageGet(image_id=image_id))).record
     if before is None:
         raise ImageNotFound(image_id)
     changes = image_build.ImageUpdates(
@@ -111,20 +111,21 @@ async def image_update(context: Context, params: UpdateParams) -> object:
         mcp_servers=updates.mcp_servers,
         thinking=tokens_of(updates.thinking),
         client_data=client_data(updates, before.client_data or {}) or None,
+        clear=("thinking",) if updates.thinking == "disabled" else (),
     )
-    reply = await carry_out(context, image_build.ImageUpdate(image_id=image_id, updates=changes))
+    reply = await execute(context, image_build.ImageUpdate(image_id=image_id, updates=changes))
     return {"record": _record(reply.record)}
 
 
 @rpc_method("image.delete")
 async def image_delete(context: Context, params: OfImage) -> object:
-    reply = await carry_out(context, image.ImageDelete(image_id=await _image_id(context, params.image_id)))
+    reply = await execute(context, image.ImageDelete(image_id=await _image_id(context, params.image_id)))
     return {"imageId": reply.image_id}
 
 
 @rpc_method("image.run")
 async def image_run(context: Context, params: OfImage) -> object:
-    reply = await carry_out(context, image.ImageRun(image_id=await _image_id(context, params.image_id)))
+    reply = await execute(context, image.ImageRun(image_id=await _image_id(context, params.image_id)))
     _, record = await context.workspace.image(reply.image_id)
     return {
         "imageId": reply.image_id,
@@ -139,13 +140,13 @@ async def image_run(context: Context, params: OfImage) -> object:
 async def image_stop(context: Context, params: OfImage) -> object:
     """Stops the instance of an image, if it has one; an image that does not exist has none."""
     with suppress(ImageNotFound):
-        await carry_out(context, image.ImageStop(image_id=await _image_id(context, params.image_id)))
+        await execute(context, image.ImageStop(image_id=await _image_id(context, params.image_id)))
     return {"imageId": params.image_id}
 
 
 @rpc_method("image.messages")
 async def image_messages(context: Context, params: OfImage) -> object:
-    reply = await carry_out(context, image.ImageMessages(image_id=await _image_id(context, params.image_id)))
+    reply = await execute(context, image.ImageMessages(image_id=await _image_id(context, params.image_id)))
     return {"imageId": reply.image_id, "messages": fold_messages(reply.messages), "truncated": reply.truncated}
 
 
@@ -170,25 +171,25 @@ class Addressee(OfInstance):
 
 @rpc_method("instance.get", "agent.get")
 async def instance_get(context: Context, params: OfInstance) -> object:
-    reply = await carry_out(context, agent.AgentGet(agent_id=agent_of(params.name)))
+    reply = await execute(context, agent.AgentGet(agent_id=agent_of(params.name)))
     return {"agent": _instance(reply) if reply.exists else None, "exists": reply.exists}
 
 
 @rpc_method("instance.list", "agent.list")
 async def instance_list(context: Context, params: Nothing) -> object:
-    reply = await carry_out(context, agent.AgentList(container_id=context.images.home()))
+    reply = await execute(context, agent.AgentList(container_id=context.images.home()))
     return {"agents": [_instance(record) for record in reply.agents]}
 
 
 @rpc_method("instance.destroy", "agent.destroy")
 async def instance_destroy(context: Context, params: OfInstance) -> object:
-    reply = await carry_out(context, agent.AgentDestroy(agent_id=agent_of(params.name)))
+    reply = await execute(context, agent.AgentDestroy(agent_id=agent_of(params.name)))
     return {"instanceId": params.name, "success": reply.success}
 
 
 @rpc_method("instance.destroyAll", "agent.destroyAll")
 async def instance_destroy_all(context: Context, params: Nothing) -> object:
-    reply = await carry_out(context, agent.AgentDestroyAll(container_id=context.images.home()))
+    reply = await execute(context, agent.AgentDestroyAll(container_id=context.images.home()))
     return {"containerId": reply.container_id}
 
 
@@ -197,7 +198,7 @@ async def instance_interrupt(context: Context, params: Addressee) -> object:
     """An image without an instance has nothing to stop, and none is started for it."""
     image_id = await addressed_image(context, params)
     await context.workspace.image(image_id)
-    reply = await carry_out(context, agent.AgentInterrupt(image_id=image_id))
+    reply = await execute(context, agent.AgentInterrupt(image_id=image_id))
     return {"instanceId": None if reply.agent_id is None else instance_of(reply.agent_id)}
 
 
@@ -222,11 +223,11 @@ async def send_message(context: Context, params: SendParams) -> message.MessageS
     thinking = _budget(params.options.provider_options) or tokens_of(params.options.thinking)
     if params.options.model or thinking:
         options = TurnOptions(model=params.options.model, thinking=thinking)
-    return await carry_out(context, message.MessageSend(image_id=image_id, content=params.content, options=options))
+    return await execute(context, message.MessageSend(image_id=image_id, content=params.content, options=options))
 
 
 def _budget(options: dict[str, Any] | None) -> int | None:
-    """The only option of a provider that is known here; a provider is asked in the same way whatever its name."""
+    """The only supported option of a provider; it applies to every provider."""
     if not options:
         return None
     match options:
@@ -246,7 +247,7 @@ async def rewind(context: Context, params: RewindParams) -> object:
         raise InvalidInput("messageId is required")
     _, image = await context.workspace.image(await addressed_image(context, params))
     request = branch.SessionRewind(session_id=image.session_id, message_id=params.message_id, on_busy="interrupt")
-    await carry_out(context, request)
+    await execute(context, request)
     present = context.vm.runtime.agent_of(context.tenant_id, image)
     return {"instanceId": params.instance_id if present is None else instance_of(present.agent_id)}
 

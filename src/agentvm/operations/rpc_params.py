@@ -1,4 +1,5 @@
-"""RPC params — the members of an image as clients of AgentX 2.x write them: what builds it, and what is kept for them."""
+"""RPC params — the members of an image as clients of AgentX 2.x write them: some build it, the others are kept for the
+client."""
 
 from typing import Any, Final, Literal
 
@@ -9,7 +10,7 @@ from agentvm.model.base import Record
 
 CLIENT_DATA_MAX_BYTES: Final = 64 * 1024
 THINKING_TOKENS: Final = {"low": 5_000, "medium": 10_000, "high": 32_000}
-"""The tokens that a word for the depth of thinking stands for."""
+"""The token budget for each level of thinking."""
 
 ThinkingWord = Literal["disabled", "low", "medium", "high"]
 
@@ -50,7 +51,7 @@ class CreateParams(ClientMembers):
 
 
 def client_data(members: ClientMembers, before: dict[str, object]) -> dict[str, Any]:
-    """Returns what is kept for the client: its members over those of before."""
+    """Returns the data kept for the client: its members over the earlier ones."""
     own = msgspec.to_builtins(msgspec.convert(members, ClientMembers, from_attributes=True))
     data = {**before, **own}
     if len(msgspec.json.encode(data)) > CLIENT_DATA_MAX_BYTES:

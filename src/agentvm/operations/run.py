@@ -1,4 +1,4 @@
-"""Runs — one call of an agent without a session: the ledger keeps what it cost, and nothing else stays."""
+"""Runs — one call of an agent without a session: only its ledger entry is kept."""
 
 from typing import Any
 
@@ -6,16 +6,15 @@ from agentvm.errors import AgentBusy, InvalidInput, NotFound, SessionNotFound, S
 from agentvm.model.ids import SessionId
 from agentvm.model.session import UNSTORED, Alias
 from agentvm.operations import image_open, message, session_open
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.http_reply import HttpReply, Streamed
 from agentvm.operations.image_build import ImageReply
-from agentvm.operations.image_open import ImageOpen
+from agentvm.operations.image_open import AgentName, ImageOpen
 from agentvm.operations.message import MESSAGE_BOUND, MessageSend, MessageSendReply
 from agentvm.operations.message_ask import (
     DEFAULT_AGENT,
     READ,
     AgentAsk,
-    AgentName,
     MessageAnswer,
     R_co,
     begun,
@@ -23,7 +22,7 @@ from agentvm.operations.message_ask import (
     wait_for_answer,
 )
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.session_open import SessionOpen, SessionOpenReply
+from agentvm.operations.session_open import SessionOpen, SessionOpenReply, discarded_if_refused
 from agentvm.operations.turn_stream import stream_turn
 
 operation = OperationGroup("messages")
@@ -34,7 +33,7 @@ _REFUSES = (SessionNotFound, NotFound, AgentBusy, ShuttingDown)
 class _Run(AgentAsk[R_co]):
     agent: AgentName = DEFAULT_AGENT
     keep: bool = False
-    """Whether the session is kept, to go on with it."""
+    """Whether the session is kept, to continue with it."""
 
 
 class RunStart(_Run[MessageSendReply]):
@@ -46,9 +45,9 @@ class RunStart(_Run[MessageSendReply]):
 
 @operation("run.start", needs="agent:use", command=True)
 async def start(context: Context, request: RunStart) -> MessageSendReply:
-    """Run an agent once, without a session to go on with.
+    """Run an agent once, without a session to continue with.
 
-    Its answer comes as events; a turn that waits for somebody keeps its session until it has ended.
+    Its answer arrives as events; a waiting turn keeps its session until it has ended.
     """
     return await _start(context, request, listens=True)
 
@@ -77,8 +76,7 @@ class RunAsk(_Run[MessageAnswer]):
 async def ask(context: Context, request: RunAsk) -> MessageAnswer | HttpReply[Streamed]:
     """Run an agent once and receive the answer.
 
-    When the turn has ended, or as server-sent events with `stream`. Nothing of it stays but its entry in the ledger, unless
-    `keep` is set.
+    When the turn has ended, or as server-sent events with `stream`. Only its ledger entry is kept, unless `keep` is set.
     """
     context.principal.require(READ)
     turn, cursor = await begun(context, await _start(context, request, listens=False))
@@ -86,7 +84,7 @@ async def ask(context: Context, request: RunAsk) -> MessageAnswer | HttpReply[St
         return stream_turn(context, turn, cursor)
     answer = await wait_for_answer(context, turn, cursor)
     if not request.keep and answer.outcome is not None:
-        await context.sessions.delete(turn.session_id)
+        await context.sessions.discard(turn.session_id)
     return answer
 
 
@@ -94,20 +92,21 @@ async def _start(context: Context, request: _Run[Any], *, listens: bool) -> Mess
     if not request.content:
         raise InvalidInput("content must not be empty")
     named = ImageOpen(agent=request.agent, container_id=request.container)
-    image: ImageReply = await carry_out(row_of(image_open, ImageOpen), context, named)
+    image: ImageReply = await execute(row_of(image_open, ImageOpen), context, named)
     opening = SessionOpen(image_id=image.record.image_id, archived=True)
-    opened: SessionOpenReply = await carry_out(row_of(session_open, SessionOpen), context, opening)
+    opened: SessionOpenReply = await execute(row_of(session_open, SessionOpen), context, opening)
     session_id = opened.session.session_id
     if not request.keep:
         await _mark_unstored(context, image, session_id)
     if listens:
         context.listen(image.record.container_id, session_id)
     send = MessageSend(content=request.content, session_id=session_id, options=request.options, output=request.output)
-    sent: MessageSendReply = await carry_out(row_of(message, MessageSend), context, send)
+    async with discarded_if_refused(context, session_id):
+        sent: MessageSendReply = await execute(row_of(message, MessageSend), context, send)
     return sent
 
 
 async def _mark_unstored(context: Context, image: ImageReply, session_id: SessionId) -> None:
-    """Before anything is said: the session goes when its turn has ended, whatever becomes of the client or the server."""
+    """Before the first message: the session is deleted when its turn has ended, even if the client or the server fails."""
     aliases = context.workspace.store.container(image.record.container_id).aliases
     await aliases.put(Alias(UNSTORED, session_id), session_id, context.vm.clock())

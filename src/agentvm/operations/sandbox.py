@@ -9,8 +9,8 @@ from agentvm.errors import InvalidInput, QuotaExceeded, shorten
 from agentvm.errors.bounds import ServerBusy
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
-from agentvm.model.base import Record
-from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Placed
+from agentvm.model.base import Record, record_from
+from agentvm.model.tier import Job, JobOwner, JobResult, JobUsage, Offer, Placed, TierName
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.protocol.requests import Request
 from agentvm.resources.sandbox import ENV_VALUE_MAX, SandboxLimits
@@ -32,6 +32,8 @@ operation = OperationGroup("sandboxes")
 BODY_MAX_BYTES = 32 * 1024 * 1024
 VALUES_MAX = 100_000
 INPUTS_MAX = 100
+SKILL_FILES_MAX = 6_432
+"""Files of 32 skills with 201 each."""
 
 Argument = Annotated[str, msgspec.Meta(max_length=128 * 1024)]
 VariableName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
@@ -66,13 +68,16 @@ class SandboxOutcome(Record):
 
 
 class SandboxRun(Request[SandboxOutcome]):
-    """`code` of an `engine`, or the `argv` of a program. Files are text, or `{"data": base64}`; `inputs` are in `/in`.
+    """`code` of an `engine`, or the `argv` of a program. Files are text, or `{"data": base64}`.
 
+    `inputs` are in `/in`, by name, and `skills` below `/skills`, by path.
     `sandbox` is the URI of a sandbox whose limits, files, variables and network hold; the request can only narrow them.
     """
 
     engine: Literal["python", "python-subset", "shell", "shell-subset", "javascript", "command"] | None = None
     code: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] = ""
+    script: bool = False
+    """Python runs as it stands: a function `run` in it is not called."""
     argv: Annotated[tuple[Argument, ...], msgspec.Meta(max_length=1_000)] = ()
     input: dict[str, Any] | None = None
     stdin: str = ""
@@ -80,6 +85,7 @@ class SandboxRun(Request[SandboxOutcome]):
     files: dict[str, FileContent] = msgspec.field(default_factory=dict)
     executable: tuple[str, ...] = ()
     inputs: Annotated[dict[str, FileContent], msgspec.Meta(max_length=INPUTS_MAX)] = msgspec.field(default_factory=dict)
+    skills: Annotated[dict[str, FileContent], msgspec.Meta(max_length=SKILL_FILES_MAX)] = msgspec.field(default_factory=dict)
     limits: SandboxLimits = SandboxLimits()
     sandbox: str | None = None
 
@@ -94,7 +100,8 @@ class SandboxRun(Request[SandboxOutcome]):
 async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
     """Run code in a sandbox.
 
-    The code runs in a jail of its own, which is gone when the reply leaves. Its time counts for the quota of sandbox seconds.
+    The code runs in its own jail, which is removed before the reply is sent. Its time counts towards the quota of sandbox
+    seconds.
     """
     spec = (
         SandboxSpec()
@@ -110,26 +117,75 @@ async def run(context: Context, request: SandboxRun) -> SandboxOutcome:
     return _outcome(placed, result)
 
 
+class TierView(Record):
+    """A tier of this server. `missing` names the requirements of a tier that cannot run here."""
+
+    tier: TierName
+    engines: tuple[str, ...]
+    """Without the programs of the host, of which there are many."""
+    walls: tuple[str, ...]
+    network: bool
+    packages: bool
+    persistent: bool
+    missing: str | None = None
+
+
+class TiersFound(Record):
+    tiers: tuple[TierView, ...]
+
+
+class TiersList(Request[TiersFound]):
+    pass
+
+
+@operation("sandbox.tiers", needs="tools:invoke", http=Http("GET", "/v1/sandboxes/tiers"))
+async def tiers(context: Context, request: TiersList) -> TiersFound:
+    """List the tiers of this server, the weakest first, with the engines and walls of each.
+
+    The first request tries every wall of the machine.
+    """
+    return TiersFound(tiers=tuple(map(_view, await (await context.vm.jobs.tiers.scheduler()).offers())))
+
+
+def _view(offer: Offer) -> TierView:
+    return TierView(
+        tier=offer.tier,
+        engines=tuple(sorted(engine for engine in offer.engines if not engine.startswith("binary:"))),
+        walls=tuple(sorted(offer.walls)),
+        network=offer.egress,
+        packages=offer.packages,
+        persistent=offer.persistent,
+        missing=offer.missing or None,
+    )
+
+
 def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
     engine = engine_of(request.engine or ("command" if request.argv else None), spec)
     if (engine == "command") != bool(request.argv):
         raise InvalidInput("A command has `argv` and no other engine has: name the engine, and give `code` or `argv`")
     if request.argv and not request.argv[0]:
         raise InvalidInput("argv.0 is the program, and it is empty")
+    if request.script and not engine.startswith("python"):
+        raise InvalidInput(f"script has no meaning for {engine}, which calls no function `run`")
     files = {**spec.files, **bytes_of(request.files)}
     if engine != "command" and not request.code and not (engine == "python" and "main.py" in files):
         raise InvalidInput("`code` is missing; only Python can do with a file main.py instead")
     if name := next((name for name, text in request.env.items() if "\0" in text), None):
         raise InvalidInput(f"env.{name} holds a NUL, which no variable can")
+    if any("\0" in argument for argument in request.argv):
+        raise InvalidInput("argv holds a NUL, which no argument can")
     limits = limits_of(spec.limits, request.limits)
-    inputs = bytes_of(request.inputs)
-    check_files(files, limits)
-    check_files(inputs, limits)
+    inputs, skills = bytes_of(request.inputs), bytes_of(request.skills)
+    for one in (files, inputs, skills):
+        check_files(one, limits)
+    if path := next((path for path in request.executable if path not in files), None):
+        raise InvalidInput(f"executable: {shorten(path)!r} is not among the files")
     if path := next((path for path in inputs if "/" in path), None):
         raise InvalidInput(f"inputs: {shorten(path)!r} is not the name of a file")
     return Job(
         engine=engine,
         code=request.code,
+        script=request.script,
         argv=request.argv,
         input=request.input,
         stdin=request.stdin.encode(),
@@ -137,6 +193,7 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
         files=files,
         executable=frozenset(request.executable),
         inputs=inputs,
+        skills=skills,
         limits=limits,
         network=spec.hosts,
     )
@@ -144,20 +201,12 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
 
 def _outcome(placed: Placed, result: JobResult) -> SandboxOutcome:
     files: Mapping[str, FileContent] = shown(result.files)
-    return SandboxOutcome(
-        exit_code=result.exit_code,
-        signal=result.signal,
+    return record_from(
+        SandboxOutcome,
+        result,
         stdout=text_of(result.stdout),
         stderr=text_of(result.stderr),
-        truncated=result.truncated,
-        timed_out=result.timed_out,
-        oom=result.oom,
-        duration_ms=result.duration_ms,
-        usage=result.usage,
-        value=result.value,
         files=dict(files),
-        deleted=result.deleted,
         executable=tuple(sorted(result.executable)),
-        left_out=result.left_out,
         placed=SandboxFound(tier=placed.tier, why=placed.why),
     )

@@ -1,7 +1,6 @@
 """Schedules — messages that agents receive on a schedule, and the runs of them."""
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -38,9 +37,6 @@ from agentvm.operations.turn_sources import (
 from agentvm.protocol.requests import Reply, Request
 from agentvm.schedules.cron import next_time, parse, times
 from agentvm.schedules.plan import wake_time
-
-if TYPE_CHECKING:
-    pass
 
 operation = OperationGroup("schedules")
 
@@ -98,8 +94,8 @@ class ScheduleCreate(NewSource[ScheduleReply]):
 async def create(context: Context, request: ScheduleCreate) -> ScheduleReply:
     """Create a schedule: an agent receives a message at the times of `cron`.
 
-    `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you, and
-    nobody is asked in them: a call that needs an approval is denied, unless `onAsk` is `wait`.
+    `cron` has five fields, or is a name such as `@daily`; `zone` is a name of the IANA database. Turns are billed to you. A
+    call that needs an approval is denied, unless `onAsk` is `wait`.
     """
     cron, now = parse(request.cron, request.zone), context.vm.clock()
     image_id, container_id = await place(context, request.agent, request.container_id, request.session_mode, request.session_id)
@@ -223,7 +219,7 @@ class ScheduleRunNow(Request[RunReply]):
     raises=(Conflict,),
 )
 async def run_now(context: Context, request: ScheduleRunNow) -> RunReply:
-    """Run a schedule once now, besides its times, as it would run then."""
+    """Run a schedule once now, in addition to its times."""
     schedule, now = await _SCHEDULES.get(context, request.schedule_id), context.vm.clock()
     key = f"sched:{schedule.schedule_id}:{context.vm.new_id('run')}"
     run = SourceRun(source_id=schedule.schedule_id, client_key=key, due_at=now, at=now, state="started")

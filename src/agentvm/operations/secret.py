@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentvm.errors import InvalidInput, NotFound, shorten
+from agentvm.errors import InvalidInput, not_found, shorten
 from agentvm.errors.resource import ResourceNotFound, ResourceUriInvalid
 from agentvm.model.base import Record, record_from
 from agentvm.model.resource import ResourceUri, is_reference, parse_uri
@@ -25,7 +25,6 @@ ADMIN = "tenants:admin"
 
 HOSTS_MAX = 100
 _ALL, _ONE, _GRANTS = "/v1/secrets", "/v1/secrets/{name}", "/v1/grants"
-_NO_SECRET = "There is no such secret"
 
 
 class SecretView(Record):
@@ -72,7 +71,7 @@ class SecretDelete(Request[None]):
 async def delete(context: Context, request: SecretDelete) -> None:
     """Delete a secret, and its grants."""
     if not await context.tenancy.vault.remove(context.tenant_id, request.name):
-        raise NotFound(_NO_SECRET)
+        raise not_found("Secret", request.name)
     context.tenancy.own_keys.forget(context.tenant_id)
 
 
@@ -135,7 +134,7 @@ async def grant(context: Context, request: GrantPut) -> GrantView:
     if not request.hosts and request.use != "env":
         raise InvalidInput(f"hosts is empty: name the hosts that the {request.use} may be sent to, such as api.example.org")
     if request.secret not in {name for name, _ in await context.tenancy.vault.names(context.tenant_id)}:
-        raise NotFound(_NO_SECRET)
+        raise not_found("Secret", request.secret)
     tool, grantee = await _grantee(context, request.tool)
     if grantee.startswith(STDIO) and request.use != "env":
         raise InvalidInput("A program gets a secret as a variable: as must be env")
@@ -171,11 +170,11 @@ async def revoke(context: Context, request: GrantRevoke) -> None:
         # A tool that was deleted, or is no longer public, is known by the name that it had.
         tool, grantee = str(_tool_uri(request.tool)), ""
     if not await context.accounts.grants.remove(request.secret, tool, grantee or None, request.use):
-        raise NotFound("There is no such grant")
+        raise not_found("Grant", f"{request.secret} to {request.tool} as {request.use}")
 
 
 async def _grantee(context: Context, text: str) -> tuple[str, str]:
-    """Returns the name and the id of what a secret is granted to."""
+    """Returns the name and the id of a grantee."""
     if text.startswith(STDIO):
         if SERVER_ID.fullmatch(text.removeprefix(STDIO)) is None:
             raise InvalidInput(f"tool: {shorten(text)!r} is not the name of an MCP server, such as stdio:files")

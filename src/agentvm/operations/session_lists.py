@@ -1,5 +1,6 @@
 """Session lists — the sessions that a principal may use: list, search, and read their messages."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session, check_search
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.times import Moment, span_of
+from agentvm.operations.turn import TurnRow, turn_rows
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.protocol.requests import Reply, Request, SubscribingReply
 from agentvm.sessions.message_pages import read_page, read_recent
@@ -155,15 +157,17 @@ async def search(context: Context, request: SessionSearch) -> SessionSearchReply
 
 
 class SessionHistoryReply(Reply):
-    """`nextCursor` goes on in the same order, `previousCursor` in the other.
+    """`nextCursor` continues in the same order, `previousCursor` in the other.
 
-    A first page has `logCursor`: whoever subscribes after it gets every event that the messages do not show, those of a
-    running turn from its beginning.
+    A first page has `logCursor`: a subscription after it begins with the events that the messages do not show, those of a
+    running turn included. `turns` are those of the messages, with their price, model and time, if they were asked for: a
+    message names its own by `turnId`.
     """
 
     session_id: SessionId
     messages: tuple[Message, ...]
     total: int
+    turns: tuple[TurnRow, ...] | None = None
     next_cursor: str | None = None
     previous_cursor: str | None = None
     log_cursor: str | None = None
@@ -173,7 +177,8 @@ class SessionHistory(Request[SessionHistoryReply]):
     """`cursor` is the `nextCursor` of the previous page. `around` names a message: those around it, oldest first.
 
     `rewind` reads the messages that a rewind removed, in place of the present ones. Over a WebSocket `follow` subscribes to the
-    session, deltas included: the reply with the first page is followed by every event after its `logCursor`, in order.
+    session, deltas included: the reply with the first page is followed by every event after its `logCursor`, in order. `turns`
+    also reads the turns of the messages.
     """
 
     session_id: SessionId
@@ -182,6 +187,7 @@ class SessionHistory(Request[SessionHistoryReply]):
     around: MessageId | None = None
     rewind: RewindId | None = None
     follow: bool = False
+    turns: bool = False
     limit: Limit = 50
 
 
@@ -210,10 +216,18 @@ async def history(context: Context, request: SessionHistory) -> SessionHistoryRe
         session_id=request.session_id,
         messages=page.messages,
         total=page.total,
+        turns=await _turns_of(context, request.session_id, page.messages) if request.turns else None,
         next_cursor=page.next,
         previous_cursor=page.previous,
         log_cursor=log_cursor,
     )
+
+
+async def _turns_of(context: Context, session_id: SessionId, messages: Sequence[Message]) -> tuple[TurnRow, ...]:
+    turn_ids = dict.fromkeys(message.turn_id for message in messages if message.turn_id is not None)
+    turns = await context.store.find_turns(tuple(turn_ids))
+    # What a fork began with was paid for in another session.
+    return await turn_rows(context, [turn for turn in turns if turn.session_id == session_id])
 
 
 class SessionMessagesReply(Reply):

@@ -1,11 +1,13 @@
 """Opening sessions — get or create the session that a client of another protocol knows by a name of its own."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated
 
 import msgspec
 
-from agentvm.errors import InvalidInput
-from agentvm.model.ids import ImageId
+from agentvm.errors import AgentVMError, InvalidInput
+from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.session import AGENTS, EXTERNAL_MAX, IMAGE_TAGS, SOURCES, UNSTORED, Alias, Session
 from agentvm.operations.operation import Context, OperationGroup
 from agentvm.protocol.bounds import Bound
@@ -58,3 +60,15 @@ async def open_named(context: Context, request: SessionOpen) -> SessionOpenReply
     # Only what creates something is in the audit log.
     context.target, context.is_dry_run = session.session_id, not created
     return SessionOpenReply(session=session, created=created, subscriptions=context.subscribe(session))
+
+
+@asynccontextmanager
+async def discarded_if_refused(context: Context, session_id: SessionId | None) -> AsyncIterator[None]:
+    """Deletes a session that was created for a message, if the message is refused; None for a session of before."""
+    try:
+        yield
+    except AgentVMError:
+        if session_id is not None:
+            with suppress(AgentVMError):
+                await context.sessions.discard_unbegun(session_id)
+        raise

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, structs
 
-from agentvm.errors import Conflict, NotFound, SessionNotFound
+from agentvm.errors import Conflict, NotFound, SessionNotFound, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId, ShareId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
@@ -22,7 +22,6 @@ from agentvm.storage.sessions import MessageQuery
 operation = OperationGroup("shares")
 
 READ, USE = "sessions:read", "agent:use"
-GONE = "There is no such link. It was ended, it has expired, or its conversation was deleted"
 
 _OF_SESSION = "/v1/sessions/{session_id}/shares"
 
@@ -47,7 +46,7 @@ class ShareCreate(Request[Share]):
     raises=(SessionNotFound, Conflict),
 )
 async def create(context: Context, request: ShareCreate) -> Share:
-    """Create a read-only link to a session as it is now, for everybody in your tenant who may read sessions."""
+    """Create a read-only link to a session as it is now, for all users of your tenant who may read sessions."""
     session = await context.sessions.session(request.session_id)
     now = context.vm.clock()
     share = Share(
@@ -59,7 +58,7 @@ async def create(context: Context, request: ShareCreate) -> Share:
         expires_at=None if request.days is None else now + request.days * DAY_MS,
     )
     if not await context.accounts.shares.add(share):
-        raise Conflict("This conversation has as many links as it may have; end one of them")
+        raise Conflict("This session has the maximum number of links; revoke one of them")
     return share
 
 
@@ -92,8 +91,12 @@ async def end(context: Context, request: ShareEnd) -> None:
     """Revoke a link to a session."""
     share = await context.accounts.shares.find(request.share_id)
     if share is None or not context.principal.reaches(share.container_id):
-        raise NotFound(GONE)
+        raise _gone(request.share_id)
     await context.accounts.shares.drop(share.share_id)
+
+
+def _gone(share_id: ShareId) -> NotFound:
+    return NotFound(f"Link not found: {shorten(share_id)}. It was revoked, has expired, or its session was deleted")
 
 
 class SharedMessage(Record):
@@ -126,7 +129,7 @@ async def read(context: Context, request: ShareRead) -> SharedPage:
     """Read a shared session: its questions and answers when the link was created."""
     share = await context.accounts.shares.find(request.share_id)
     if share is None or _has_expired(share, context.vm.clock()):
-        raise NotFound(GONE)
+        raise _gone(request.share_id)
     # The link opens this one conversation, whatever containers its reader may use.
     library = context.sessions_of(_narrowed(context, share))
     session = await library.session(share.session_id)

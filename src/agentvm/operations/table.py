@@ -24,7 +24,7 @@ _ADDITIVE_NOUNS = (
 )  # fmt: skip
 
 ADDITIVE = frozenset(name for name in COMMANDS if name in _ADDITIVE_OF_1X or name.startswith(_ADDITIVE_NOUNS))
-"""Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on ignored fields."""
+"""Commands that AgentX 1.x does not have. Its clients never send them, so no client relies on ignored fields."""
 
 CODEC = CommandCodec(COMMANDS, ADDITIVE)
 

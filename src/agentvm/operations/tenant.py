@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from agentvm.errors import Conflict, NotFound
+from agentvm.errors import Conflict, NotFound, not_found
 from agentvm.model.account import AccountStatus, Tenant
 from agentvm.model.ids import TenantId
 from agentvm.operations.erasure import counted
@@ -16,7 +16,7 @@ from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, paged
 from agentvm.protocol.records import OwnedRecord
 from agentvm.protocol.requests import Request
-from agentvm.tenants.slug import NO_TENANT, check_slug
+from agentvm.tenants.slug import check_slug
 
 operation = OperationGroup("tenants")
 
@@ -103,18 +103,25 @@ class TenantUpdate(Request[TenantView]):
 )
 async def update(context: Context, request: TenantUpdate) -> TenantView:
     """Change a tenant."""
-    before = await _target(context, request.tenant)
+    target = await _target(context, request.tenant)
     changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not UNSET}
     del changes["tenant"]
-    after = replace(before, **changes, updated_at=context.vm.clock())
-    check_text(after.name, "name", NAME_MAX)
-    _check_line(after.description, "description")
-    if after.plan != before.plan:
-        _check_plan(context, after.plan)
-    if after.slug != before.slug:
-        check_slug(after.slug, before.tenant_id)
-    if not await context.tenancy.people.update_tenant(after):
-        raise NotFound(NO_TENANT)
+    now = context.vm.clock()
+
+    def modify(before: Tenant) -> Tenant:
+        after = replace(before, **changes, updated_at=now)
+        check_text(after.name, "name", NAME_MAX)
+        _check_line(after.description, "description")
+        if after.plan != before.plan:
+            _check_plan(context, after.plan)
+        if after.slug != before.slug:
+            check_slug(after.slug, before.tenant_id)
+        return after
+
+    changed = await context.tenancy.people.change_tenant(target.tenant_id, modify)
+    if changed is None:
+        raise not_found("Tenant", request.tenant)
+    before, after = changed
     if after.plan != before.plan:
         await context.tenancy.quotas.reread(after.tenant_id)
     # The slug is in the names of its resources.
@@ -141,13 +148,13 @@ async def delete(context: Context, request: TenantDelete) -> OwnedRecord | None:
     """Delete a tenant.
 
     Everything that it owns is deleted, except its ledger, its audit log, and versions of resources that others are locked to.
-    This cannot be undone. With `dryRun` the response counts what would be deleted.
+    This cannot be undone. With `dryRun` the response counts the data that would be deleted.
     """
     tenant_id = (await _target(context, request.tenant)).tenant_id
     if request.dry_run:
-        return counted(context, await context.tenancy.store.erasing.weigh(tenant_id), NO_TENANT)
+        return counted(context, await context.tenancy.store.erasing.weigh(tenant_id), not_found("Tenant", request.tenant))
     if not await context.tenancy.people.delete_tenant(tenant_id):
-        raise NotFound(NO_TENANT)
+        raise not_found("Tenant", request.tenant)
     context.vm.settings.forget(tenant_id)
     context.tenancy.own_keys.forget(tenant_id)
     context.vm.resources.resolver.forget()

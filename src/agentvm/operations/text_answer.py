@@ -8,6 +8,7 @@ from agentvm.errors import InvalidInput
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.wait import REASON_MAX, ToolWait, options_of
 from agentvm.operations.gate import enter
+from agentvm.operations.pages import is_number
 from agentvm.operations.tool import ToolAnswer, give_answer
 from agentvm.operations.wait_answer import answers_of
 
@@ -73,7 +74,8 @@ async def answer_open_question(
 ) -> TurnId | None:
     """Answers the oldest question of the session with a text; None if nothing is asked, or the text is no answer to it.
 
-    Of options, the text is one of them, or its number from 1 on; of several, a list with commas.
+    Of options, the text is one of them, or its number from 1 on; of several, a list with commas. The message that has begun a
+    turn of the session is no answer when it is sent again.
     """
     waits = context.store.waits((container_id,))
     if (before := await waits.find_text_answer(session_id, client_key)) is not None:
@@ -83,6 +85,8 @@ async def answer_open_question(
     result = None if wait is None else _fitting(wait, text.strip())
     if wait is None or result is None:
         return None
+    if await context.store.container(container_id).log(session_id).find_turn(client_key) is not None:
+        return None
     answer = ToolAnswer(wait_id=wait.wait_id, fingerprint=wait.fingerprint, decision="answer", result=result)
     await give_answer(context, answer, client_key)
     await enter("wait.answer", context, "ok")
@@ -90,10 +94,10 @@ async def answer_open_question(
 
 
 def _fitting(wait: ToolWait, text: str) -> object:
-    """Returns what a text means as the answer to a question; None if it fits in no way."""
+    """Returns the answer that a text gives to a question; None if it does not fit."""
     options = options_of(wait.questions)
     words = [word.strip() for word in _COMMAS.split(text) if word.strip()]
-    chosen = [options[int(word) - 1] if word.isdecimal() and 0 < int(word) <= len(options) else word for word in words]
+    chosen = [options[int(word) - 1] if is_number(word) and 0 < int(word) <= len(options) else word for word in words]
     readings: list[object] = [text, chosen[0] if len(chosen) == 1 else None, chosen]
     for reading in readings:
         try:

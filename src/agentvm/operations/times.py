@@ -13,7 +13,11 @@ _DIGITS_MAX = 15
 
 def to_ms(moment: Moment | None, field: str) -> int | None:
     """Returns milliseconds since 1970. Raises `InvalidInput` for text that is not a time."""
-    if moment is None or isinstance(moment, int):
+    if moment is None:
+        return None
+    if isinstance(moment, int):
+        if abs(moment) >= 10**_DIGITS_MAX:
+            raise InvalidInput(f"{field} is too far away")
         return moment
     if moment.isascii() and moment.isdigit():
         if len(moment) > _DIGITS_MAX:

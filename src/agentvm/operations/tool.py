@@ -1,4 +1,4 @@
-"""Waits — tool calls that wait for somebody: approvals, results of the client's own tools, answers to questions."""
+"""Waits — tool calls that wait for an answer: approvals, results of the client's own tools, answers to questions."""
 
 import secrets
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -45,6 +45,8 @@ class WaitView(Record):
     audience: str
     not_sender: bool
     may_remember: bool
+    held: bool = False
+    """Whether the call is held open for the answer, so that its turn is not parked."""
     asked_at: int
     expires_at: int
     sender: UserId | None = None
@@ -78,7 +80,7 @@ class ToolWaits(PageRequest):
     raises=(ContainerForbidden,),
 )
 async def list_all(context: "Context", request: ToolWaits) -> ToolWaitsReply:
-    """List tool calls that wait for somebody, the oldest first.
+    """List waiting tool calls, the oldest first.
 
     Of a session, a container, or all that you may use.
     """
@@ -109,7 +111,7 @@ def _view(context: "Context", wait: ToolWait) -> WaitView:
 
 
 class ToolAnswerReply(Reply):
-    """The turn goes on by itself; its events tell how."""
+    """The turn continues by itself; its events tell how."""
 
     wait_id: WaitId
     turn_id: TurnId
@@ -141,7 +143,7 @@ class ToolAnswer(Request[ToolAnswerReply]):
     raises=(WaitNotFound, WaitAlreadyAnswered, WaitExpired, WaitForbidden, SessionQuarantined),
 )
 async def answer(context: "Context", request: ToolAnswer) -> ToolAnswerReply:
-    """Answer a tool call that waits: approve, edit or deny it, or give its result.
+    """Answer a waiting tool call: approve, edit or deny it, or give its result.
 
     The first answer counts. The same answer again has the same reply.
     """
@@ -155,7 +157,7 @@ async def give_answer(context: "Context", request: ToolAnswer, client_key: str |
     answer = msgspec.structs.replace(_checked(wait, request), client_key=client_key)
     reply = ToolAnswerReply(wait_id=wait.wait_id, turn_id=wait.turn_id, decision=request.decision)
     check_audience(context.principal, wait)
-    # Its turn would not go on.
+    # Its turn would not continue.
     context.vm.runtime.quarantine.check(context.tenant_id, wait.session_id)
     if wait.answer is None and wait.expires_at <= context.vm.clock():
         raise WaitExpired(wait.wait_id)
@@ -194,8 +196,8 @@ class WaitLinkMake(Request[WaitLinkReply]):
 async def make_link(context: "Context", request: WaitLinkMake) -> WaitLinkReply:
     """Create a one-use link that approves or denies a tool call.
 
-    Whoever has it decides in your name, as long as you may answer yourself. Opening the link only shows the call; its form
-    decides. Needs `sessions:read`, too.
+    The holder of the link decides in your name, as long as you may answer yourself. Opening the link only shows the call; its
+    form decides. Needs `sessions:read`, too.
     """
     context.target = request.wait_id
     # The page shows the input.
@@ -224,7 +226,7 @@ async def _find(context: "Context", wait_id: WaitId) -> ToolWait:
 
 
 def _checked(wait: ToolWait, request: ToolAnswer) -> WaitAnswer:
-    """Returns the answer; `InvalidInput` names what it has too much or too little."""
+    """Returns the answer; `InvalidInput` names a missing or superfluous field."""
     check_decision(wait, request.fingerprint, request.decision)
     if (request.input is not None) != (request.decision == "edit"):
         raise InvalidInput("input is required for the decision edit, and for no other")

@@ -46,8 +46,8 @@ class TransferExport(Request[None]):
 async def export(context: Context, request: TransferExport) -> HttpReply[AsyncIterator[bytes]]:
     """Export sessions: one, those of a container or of a user, or all.
 
-    As an archive that can be imported elsewhere, or as a page for reading. It is sent while it is made. The same sessions
-    give the same bytes.
+    As an archive that can be imported elsewhere, or as a page for reading. It is streamed. The same sessions give the same
+    bytes.
     """
     context.target = request.session_id or request.container_id or request.user or "*"
     outgoing = context.session_export()
@@ -99,8 +99,8 @@ def _receiving(context: Context) -> AbstractContextManager[Callable[[int], None]
 async def import_(context: Context, request: TransferImport) -> ImportReport:
     """Import sessions: an archive of AgentVM, or an export of ChatGPT, Claude or Open WebUI.
 
-    All of it, or nothing; sessions that are here already are not imported again. Ids are kept if they are free; otherwise they
-    are replaced, and the response lists them.
+    All of it, or nothing; existing sessions are not imported again. Ids are kept if they are free; otherwise they are replaced,
+    and the response lists them.
     """
     container_id = None if request.container_id is None else check_container_id(request.container_id)
     context.target = container_id or "*"

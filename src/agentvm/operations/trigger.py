@@ -1,16 +1,10 @@
-"""Triggers — begin a turn when a program asks that knows a secret."""
-
-from typing import TYPE_CHECKING
+"""Triggers — start a turn on a signed request of another program."""
 
 from msgspec.structs import replace
 
 from agentvm.errors import AccessDenied, Conflict, ContainerForbidden, ImageNotFound, NotFound, QuotaExceeded, SessionNotFound
 from agentvm.model.base import record_from
-from agentvm.model.schedule import (
-    SessionMode,
-    Trigger,
-    TriggerId,
-)
+from agentvm.model.schedule import SessionMode, Trigger, TriggerId
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.turn_sources import (
     USE,
@@ -26,9 +20,6 @@ from agentvm.operations.turn_sources import (
     place,
 )
 from agentvm.protocol.requests import Reply, Request
-
-if TYPE_CHECKING:
-    pass
 
 operation = OperationGroup("triggers")
 
@@ -74,7 +65,8 @@ class TriggerCreate(NewSource[TriggerReply]):
 async def create(context: Context, request: TriggerCreate) -> TriggerReply:
     """Create a trigger: another program starts turns of an agent.
 
-    The message is yours; what the program sends follows it as data. The secret is shown once; requests are signed with it.
+    The agent receives your message, followed by the body of the request as data. The secret is shown once; requests are signed
+    with it.
     """
     now = context.vm.clock()
     mode = request.session_mode or ("new" if request.session_id is None else "same")

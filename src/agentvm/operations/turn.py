@@ -1,10 +1,12 @@
 """Turns — the time and the money that a turn has spent, and its events as they were sent."""
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
-from agentvm.errors import ContainerForbidden, NotFound
+from agentvm.errors import ContainerForbidden, NotFound, not_found, shorten
 from agentvm.events.base import Event
 from agentvm.model.base import record_from
 from agentvm.model.ids import SessionId, TurnId
@@ -18,7 +20,7 @@ from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Limit, Page, PageRequest, number_of
 from agentvm.operations.times import to_ms
 from agentvm.operations.turn_stream import stream_turn
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v1 import encode_stored_events
 from agentvm.protocol.requests import Reply, Request
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.sessions import TurnQuery
@@ -45,10 +47,14 @@ class TurnList(PageRequest):
 
 
 class TurnRow(Turn):
-    """A turn in a list. `price` is what it costs the tenant, in nano-USD; `model` answered last."""
+    """A turn in a list. `price` is the tenant's price, in nano-USD; `model` answered last.
+
+    `node_id` is the node of a cluster that runs it.
+    """
 
     price: int | None = None
     model: str | None = None
+    node_id: int | None = None
 
 
 @operation("turn.list", needs=READ, http=Http("GET", "/v1/turns", id="turns_list_some"), raises=(ContainerForbidden,))
@@ -56,25 +62,31 @@ async def list_all(context: Context, request: TurnList) -> Page[TurnRow]:
     """List turns.
 
     Of a session, a container, or all that you may use: the newest first, or the slowest. A turn without an outcome is running,
-    or parked: it waits for somebody.
+    or parked: its calls wait for an answer.
     """
     now = context.vm.clock()
     since = to_ms(request.since, "since")
     if request.session_id is not None:
         if await context.store.find_session(request.session_id) is None:
-            raise NotFound("There is no such session")
+            raise not_found("Session", request.session_id)
     elif since is None:
         since = now - DAY_MS
     until = to_ms(request.until, "until")
     query = record_from(TurnQuery, request, since=since, until=until, now=now, after=request.cursor)
     page = await (await context.sessions.within(request.container_id)).turns(query)
-    charges = await context.accounts.ledger.charges([turn.turn_id for turn in page.items])
-    rows = tuple(
-        record_from(TurnRow, turn, price=charge.price, model=charge.model)
-        for turn in page.items
+    return Page(items=await turn_rows(context, page.items, page.nodes), next_cursor=page.next)
+
+
+async def turn_rows(
+    context: Context, turns: Sequence[Turn], nodes: Mapping[TurnId, int] = MappingProxyType({})
+) -> tuple[TurnRow, ...]:
+    """Returns turns with their prices, and the nodes that run them."""
+    charges = await context.accounts.ledger.charges([turn.turn_id for turn in turns])
+    return tuple(
+        record_from(TurnRow, turn, price=charge.price, model=charge.model, node_id=nodes.get(turn.turn_id))
+        for turn in turns
         for charge in (charges.get(turn.turn_id, TurnCharge()),)
     )
-    return Page(items=rows, next_cursor=page.next)
 
 
 class TurnShow(Request[Timeline]):
@@ -129,7 +141,7 @@ async def explain(context: Context, request: ToolExplain) -> ToolExplanation:
     placed = await context.tenancy.store.tenant(context.tenant_id).placed_calls().list_turn(turn.session_id, turn.turn_id)
     call = next((call for call in placed if call.call_id == request.call_id), None)
     if call is None:
-        raise NotFound("There is no record of such a tool call")
+        raise NotFound(f"There is no record of the tool call {shorten(request.call_id)}")
     return record_from(ToolExplanation, call)
 
 
@@ -147,7 +159,7 @@ async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw
     """List the events of a turn, or follow it.
 
     As they were sent, in their order, with the same text. No model is called. With `follow=true` the response is server-sent
-    events that go on until the turn has ended; each event's `id` is its cursor.
+    events that continue until the turn has ended; each event's `id` is its cursor.
     """
     turn = await _turn(context, request.turn_id)
     log = _log(context, turn)
@@ -164,14 +176,14 @@ async def list_events(context: Context, request: TurnEvents) -> Page[msgspec.Raw
     if len(events) > request.limit:
         events = events[: request.limit]
         after = events[-1].seq
-    frames = [msgspec.Raw(encode_told(event).bare.encode()) for event in events]
+    frames = [msgspec.Raw(encode_stored_events(event).bare.encode()) for event in events]
     return Page(items=frames, next_cursor=None if after is None else str(after))
 
 
 async def _turn(context: Context, turn_id: TurnId) -> Turn:
     turn = await context.store.find_turn(turn_id)
     if turn is None:
-        raise NotFound("There is no such turn")
+        raise not_found("Turn", turn_id)
     return turn
 
 

@@ -1,12 +1,11 @@
-"""Turn sources — schedules and triggers have much in common: both send an agent a message, and list what came of it."""
+"""Turn sources — the common part of schedules and triggers: both send an agent a message, and list the runs."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from msgspec import Meta
 from msgspec.structs import replace
 
-from agentvm.errors import InvalidInput, NotFound, SessionNotFound
+from agentvm.errors import InvalidInput, NotFound, SessionNotFound, not_found
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.schedule import (
@@ -20,6 +19,7 @@ from agentvm.model.schedule import (
     TurnSource,
 )
 from agentvm.model.turn import TurnBudget
+from agentvm.operations.image_open import AgentName
 from agentvm.operations.numbers import check_text
 from agentvm.operations.operation import Context
 from agentvm.operations.pages import Limit, Page, number_of, paged
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=TurnSource)
 R_co = TypeVar("R_co", covariant=True)
-Agent = Annotated[str, Meta(min_length=1, max_length=512)]
 Modify = Callable[[S], S]
 
 USE = "agent:use"
@@ -64,12 +63,12 @@ class NewSource(Request[R_co]):
     Without a container: your own, or `default` if you may use all containers.
     """
 
-    agent: Agent
+    agent: AgentName
     message: MessageText
     name: SourceName | None = None
     container_id: str | None = None
     session_id: SessionId | None = None
-    """An existing session of the agent to go on in, for `same`."""
+    """An existing session of the agent to continue in, for `same`."""
     on_ask: OnAsk = "deny"
     budget: TurnBudget | None = None
     runs_per_day: RunsPerDay | None = None
@@ -133,7 +132,7 @@ class Sources(Generic[S]):
         return self._found(await (await self.store(context)).change(source_id, modify), source_id)
 
     async def update(self, context: Context, source_id: str, request: SourceChanges[Any], more: Modify[S] | None = None) -> S:
-        """Changes what a request names, enabled or not; `more` is done to the result."""
+        """Changes the fields that a request names, `enabled` included; `more` is applied to the result."""
         now = context.vm.clock()
         if request.name is not None:
             check_text(request.name, "name")
@@ -162,7 +161,7 @@ class Sources(Generic[S]):
         return source
 
     def _missing(self, source_id: str) -> NotFound:
-        return NotFound(f"There is no {self._noun} {source_id}")
+        return not_found(self._noun.capitalize(), source_id)
 
 
 async def place(
@@ -204,7 +203,7 @@ def made_by(context: Context, now: int) -> dict[str, object]:
 
 
 def changed(source: S, request: SourceChanges[Any], now: int) -> S:
-    """Returns a schedule or trigger with the members that a request names. A run in new sessions goes on in none."""
+    """Returns a schedule or trigger with the members that a request names. A run in new sessions continues in none."""
     fields = set(SourceChanges.__struct_fields__) - {"enabled"}
     changes = {name: value for name in fields if (value := getattr(request, name)) is not None}
     changes |= {"session_id": None} if changes.get("session_mode") == "new" else {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agentvm.errors import NotFound
 from agentvm.operations.http_reply import HttpReply, Streamed, StreamSource
 from agentvm.operations.operation import Context
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v1 import encode_stored_events
 
 if TYPE_CHECKING:
     from agentvm.events.base import Event
@@ -46,4 +46,4 @@ class _TurnStream:
 def encode_sse(event: "Event") -> bytes:
     """Returns an event as a server-sent event."""
     number = b"id: %d\n" % event.seq if event.seq else b""
-    return b"%bevent: %b\ndata: %b\n\n" % (number, event.data.type.encode(), encode_told(event).bare.encode())
+    return b"%bevent: %b\ndata: %b\n\n" % (number, event.data.type.encode(), encode_stored_events(event).bare.encode())

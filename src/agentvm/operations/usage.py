@@ -206,5 +206,5 @@ def _csv(items: Iterable[UsageView], by: Sequence[str], *, is_operator: bool) ->
 
 
 def _cell(value: object) -> object:
-    """Names are chosen by clients, and a spreadsheet runs what looks like a formula."""
+    """Escapes a cell: names are chosen by clients, and a spreadsheet runs a text that looks like a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -6,8 +6,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from agentvm.errors import InvalidInput
-from agentvm.model.base import Record
-from agentvm.model.ids import ImageId, SessionId, TurnId, check_container_id
+from agentvm.model.base import Record, record_from
+from agentvm.model.ids import check_container_id
 from agentvm.model.ledger import LedgerEntry, Planned
 from agentvm.model.usage import REPORTED_TOKENS_MAX, Usage
 from agentvm.operations.operation import Context, Http, OperationGroup
@@ -37,7 +37,7 @@ class CallUsage(Record, forbid_unknown_fields=True):
 
 
 class CallEntry(Record, forbid_unknown_fields=True):
-    """One call, or all calls of a turn; `id` names it for good. `driver` is the kind of the provider, such as anthropic."""
+    """One call, or all calls of a turn; `id` names it permanently. `driver` is the kind of the provider, such as anthropic."""
 
     id: Name
     at: Annotated[int, Meta(ge=0)]
@@ -80,7 +80,7 @@ async def book(context: Context, request: UsageBook) -> Booked:
 
 
 async def _enter(context: Context, entry: CallEntry) -> bool:
-    """Whether the entry was new. What counts against quotas is counted after it is stored: never twice."""
+    """Whether the entry was new. It counts against quotas after it is stored, so never twice."""
     tenant_id = context.tenant_id
     planned = Planned(
         tenant_id=tenant_id,
@@ -91,29 +91,17 @@ async def _enter(context: Context, entry: CallEntry) -> bool:
         most_output=0,
         provider=entry.provider or "",
     )
-    counted = entry.usage
-    usage = Usage(
-        input_tokens=counted.input_tokens,
-        output_tokens=counted.output_tokens,
-        cache_read_tokens=counted.cache_read_tokens,
-        cache_write_tokens=counted.cache_write_tokens,
-        estimated=counted.estimated,
-    )
+    usage = record_from(Usage, entry.usage)
     hold = await context.tenancy.metering.admit(planned, force=True)
     charge = hold.charge(usage)
-    row = LedgerEntry(
+    row = record_from(
+        LedgerEntry,
+        entry,
+        charge,
         key=f"{KEY_PREFIX}{entry.id}",
-        at=entry.at,
         tenant_id=tenant_id,
         container_id=context.workspace.container_id(entry.container_id),
-        image_id=ImageId(entry.image_id),
-        session_id=SessionId(entry.session_id),
-        turn_id=TurnId(entry.turn_id),
-        driver=entry.driver,
-        model=entry.model,
         usage=usage,
-        cost=charge.cost,
-        price=charge.price,
     )
     is_new = False
     try:

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from agentvm.errors import Conflict, NotFound
+from agentvm.errors import Conflict, NotFound, not_found
 from agentvm.model.account import AccountStatus, User, UserRole
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, UserId, check_container_id
@@ -19,7 +19,6 @@ from agentvm.tenants.rights import check_covers_role, check_may_assign, check_re
 operation = OperationGroup("users")
 
 ADMIN = "tenants:admin"
-NO_USER = "There is no such user"
 NAME_MAX = 200
 
 _ALL, _ONE = "/v1/users", "/v1/users/{user_id}"
@@ -30,6 +29,8 @@ _CONTAINER = f"{_CONTAINERS}/{{container_id}}"
 class UserView(User):
     role: UserRole
     status: AccountStatus
+    is_last_owner: bool | None = None
+    """True for the only owner: before they are suspended, deleted or given another role, another user must be one."""
 
 
 class UserCreate(Request[UserView]):
@@ -78,7 +79,8 @@ class UserGet(Request[UserView]):
 @operation("user.get", needs=ADMIN, http=Http("GET", _ONE))
 async def get(context: Context, request: UserGet) -> UserView:
     """Show a user."""
-    return _view(await _find(context, request.user_id))
+    user = await _find(context, request.user_id)
+    return replace(_view(user), is_last_owner=await context.accounts.users.is_last_owner(user) or None)
 
 
 class UserUpdate(Request[UserView]):
@@ -100,19 +102,24 @@ class UserUpdate(Request[UserView]):
 )
 async def update(context: Context, request: UserUpdate) -> UserView:
     """Change a user."""
-    before = await _find(context, request.user_id)
     changes = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not UNSET}
-    after = replace(before, **changes, updated_at=context.vm.clock())
-    _check_display_name(after.display_name)
-    if (before.role, before.status) != (after.role, after.status):
-        check_covers_role(context.principal, before.role)
-    if before.role != after.role:
-        check_may_assign(context.principal, after.role)
-    if (after.role, after.status) != ("owner", "active"):
-        await _spare_last_owner(context, before)
-    if not await context.tenancy.people.update_user(after):
-        raise NotFound(NO_USER)
-    return _view(after)
+    now, principal = context.vm.clock(), context.principal
+
+    def modify(before: User) -> User:
+        after = replace(before, **changes, updated_at=now)
+        _check_display_name(after.display_name)
+        if (before.role, before.status) != (after.role, after.status):
+            check_covers_role(principal, before.role)
+        if before.role != after.role:
+            check_may_assign(principal, after.role)
+        return after
+
+    changed = await context.tenancy.people.change_user(
+        context.tenant_id, request.user_id, modify, keeps_owner=_keeps_owner(context)
+    )
+    if changed is None:
+        raise not_found("User", request.user_id)
+    return _view(changed)
 
 
 class UserDelete(Request[OwnedRecord | None]):
@@ -127,16 +134,20 @@ async def delete(context: Context, request: UserDelete) -> OwnedRecord | None:
     """Delete a user.
 
     Their keys and limits are deleted, and the contents of the containers that no other user is bound to. This cannot be undone.
-    With `dryRun` the response counts what would be deleted.
+    With `dryRun` the response counts the data that would be deleted.
     """
     tenant_id, user_id = context.tenant_id, request.user_id
-    user = await _find(context, user_id)
-    check_covers_role(context.principal, user.role)
-    await _spare_last_owner(context, user)
+
+    def check(user: User) -> None:
+        check_covers_role(context.principal, user.role)
+
     if request.dry_run:
-        return counted(context, await context.tenancy.store.erasing.weigh(tenant_id, user_id=user_id), NO_USER)
-    if not await context.tenancy.people.delete_user(tenant_id, user_id):
-        raise NotFound(NO_USER)
+        check(await _find(context, user_id))
+        return counted(
+            context, await context.tenancy.store.erasing.weigh(tenant_id, user_id=user_id), not_found("User", user_id)
+        )
+    if not await context.tenancy.people.delete_user(tenant_id, user_id, check=check, keeps_owner=_keeps_owner(context)):
+        raise not_found("User", user_id)
     await context.tenancy.quotas.reread(tenant_id)
     return None
 
@@ -173,7 +184,7 @@ async def bind(context: Context, request: UserBind) -> None:
     check_reach((literal_pattern(container_id),), context.principal)
     check_covers_role(context.principal, (await _find(context, request.user_id)).role)
     if not await context.tenancy.people.bind(context.tenant_id, request.user_id, container_id):
-        raise NotFound(NO_USER)
+        raise not_found("User", request.user_id)
 
 
 class UserUnbind(Request[None]):
@@ -189,22 +200,19 @@ async def unbind(context: Context, request: UserUnbind) -> None:
     """
     check_covers_role(context.principal, (await _find(context, request.user_id)).role)
     if not await context.tenancy.people.unbind(context.tenant_id, request.user_id, request.container_id):
-        raise NotFound("There is no such user, or they are not bound to this container")
+        raise NotFound(f"The user {request.user_id} is not bound to the container {request.container_id}")
 
 
 async def _find(context: Context, user_id: UserId) -> User:
     user = await context.accounts.users.get(user_id)
     if user is None:
-        raise NotFound(NO_USER)
+        raise not_found("User", user_id)
     return user
 
 
-async def _spare_last_owner(context: Context, user: User) -> None:
-    """Refuses to end the last owner of a tenant, whom only the operator could replace."""
-    if (user.role, user.status) != ("owner", "active") or context.principal.may("system:admin"):
-        return
-    if not await context.accounts.users.has_owner_besides(user.user_id):
-        raise Conflict("This is the last owner of the tenant; make another user an owner first")
+def _keeps_owner(context: Context) -> bool:
+    """Whether the tenant must keep an owner: only the operator could replace the last one."""
+    return not context.principal.may("system:admin")
 
 
 def _check_display_name(text: str | None) -> str | None:

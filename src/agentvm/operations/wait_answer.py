@@ -7,7 +7,8 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import WaitForbidden
-from agentvm.model.ids import UserId
+from agentvm.model.ids import KeyId, UserId
+from agentvm.model.policy import Approval
 from agentvm.model.principal import Principal
 from agentvm.model.wait import AnswerDecision, Question, QuestionAnswer, ToolWait
 from agentvm.resources.schema import misfits
@@ -29,7 +30,7 @@ def answers_of(wait: ToolWait, result: object) -> object:
     """
     questions = wait.questions
     if wait.kind == "timer":
-        # Only that it goes on now is said.
+        # Only that it continues now is said.
         return {}
     if questions is None:
         return result
@@ -42,15 +43,20 @@ def answers_of(wait: ToolWait, result: object) -> object:
     return msgspec.to_builtins(answers)
 
 
-def _is_content(given: Mapping[str, object], questions: Mapping[str, Question]) -> bool:
-    """Tells whether a mapping is the content of the only question, whose field has the question's own key."""
+def _is_content(content: Mapping[str, object], questions: Mapping[str, Question]) -> bool:
+    """Returns whether a mapping is the content of the only question, whose field has the question's own key."""
     ((key, question),) = questions.items()
-    return key in _fields(question) and not isinstance(given.get(key), Mapping)
+    return key in _fields(question) and not isinstance(content.get(key), Mapping)
 
 
 def _fields(question: Question) -> Mapping[str, object]:
     fields = (question.schema or {}).get("properties")
     return fields if isinstance(fields, Mapping) else {}
+
+
+def _defaults(fields: Mapping[str, object]) -> dict[str, object]:
+    """Returns the default values of a form's fields."""
+    return {name: about["default"] for name, about in fields.items() if isinstance(about, Mapping) and "default" in about}
 
 
 def _answer(key: str, question: Question, value: object) -> QuestionAnswer:
@@ -61,6 +67,8 @@ def _answer(key: str, question: Question, value: object) -> QuestionAnswer:
         return QuestionAnswer(action="accept")
     fields = _fields(question)
     content = value if isinstance(value, Mapping) or len(fields) != 1 else {next(iter(fields)): value}
+    if isinstance(content, Mapping):
+        content = _defaults(fields) | dict(content)
     try:
         faults = misfits(f"result.{key}", question.schema or {"type": "object"}, content)
     except ResourceInvalid as error:
@@ -74,17 +82,20 @@ def _answer(key: str, question: Question, value: object) -> QuestionAnswer:
 
 
 def check_audience(principal: Principal, wait: ToolWait) -> None:
-    """Refuses who is not among those who may answer. A principal without a user is a key of the tenant itself."""
-    if why := why_not_answer(principal, audience=wait.audience, not_sender=wait.not_sender, sender=wait.sender):
+    """Refuses a caller who may not answer. A principal without a user is a key of the tenant itself."""
+    approval = Approval(audience=wait.audience, not_sender=wait.not_sender)
+    if why := why_not_answer(principal, approval, wait.sender, wait.sender_key):
         raise WaitForbidden(wait.wait_id, why)
 
 
-def why_not_answer(principal: Principal, *, audience: str, not_sender: bool, sender: UserId | None) -> str | None:
-    """Returns why a principal may not answer what was asked of an audience; None if it may."""
-    if not_sender and principal.user_id is not None and principal.user_id == sender:
+def why_not_answer(principal: Principal, approval: Approval, sender: UserId | None, sender_key: KeyId | None) -> str | None:
+    """Returns why a principal may not answer for this approval; None if it may."""
+    # A key without a user is its own sender; without authentication everybody is.
+    is_sender = principal.user_id == sender and (sender is not None or principal.key_id == sender_key)
+    if approval.not_sender and is_sender:
         return "somebody other than the sender of the message has to answer"
     is_key, may_administer = principal.user_id is None, principal.may("tenants:admin")
-    match audience.partition(":"):
+    match approval.audience.partition(":"):
         case ("owner", _, _) if not (is_key and may_administer) and principal.role != "owner":
             return "an owner of the tenant has to answer"
         case ("admins", _, _) if not may_administer:

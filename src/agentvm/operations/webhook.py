@@ -1,4 +1,4 @@
-"""Webhooks — addresses that are told of events of the tenant, and the deliveries to them."""
+"""Webhooks — addresses to which events of the tenant are sent, and the deliveries to them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agentvm.errors import Conflict, NotFound
+from agentvm.errors import Conflict, not_found
 from agentvm.model.base import Record, record_from
 from agentvm.model.webhook import (
     TEST_EVENT,
@@ -20,7 +20,7 @@ from agentvm.model.webhook import (
     WebhookEvent,
     WebhookId,
 )
-from agentvm.operations.numbers import check_text
+from agentvm.operations.numbers import Number, check_text
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.pages import Page, PageRequest, number_of, page_of, paged
 from agentvm.protocol.requests import Request
@@ -40,7 +40,6 @@ ROTATION_MS = 24 * 3_600_000
 
 _ALL, _ONE = "/v1/webhooks", "/v1/webhooks/{webhook_id}"
 _DELIVERIES = f"{_ONE}/deliveries"
-_NO_WEBHOOK, _NO_DELIVERY = "There is no such webhook", "There is no such delivery"
 
 Events = Annotated[tuple[WebhookEvent, ...], Meta(min_length=1, max_length=EVENTS_MAX)]
 
@@ -166,7 +165,7 @@ class WebhookDelete(Request[None]):
 async def delete(context: Context, request: WebhookDelete) -> None:
     """Delete a webhook and its deliveries."""
     if not await _store(context).remove(request.webhook_id):
-        raise NotFound(_NO_WEBHOOK)
+        raise not_found("Webhook", request.webhook_id)
 
 
 class WebhookRotate(Request[WebhookView]):
@@ -226,7 +225,7 @@ class WebhookTest(Request[DeliveryView]):
 async def test(context: Context, request: WebhookTest) -> DeliveryView:
     """Send a test event and show the result.
 
-    Its type is `webhook.test`. It is sent whichever events the webhook is for, and repeated like any other.
+    Its type is `webhook.test`. It is sent regardless of the events of the webhook, and retried like any other.
     """
     webhook, now = await _find_enabled(context, request.webhook_id), context.vm.clock()
     notice = Notice(
@@ -237,7 +236,7 @@ async def test(context: Context, request: WebhookTest) -> DeliveryView:
     )
     due = await _store(context).notify(webhook.webhook_id, notice, now + HELD_MS)
     if due is None:
-        raise NotFound(_NO_WEBHOOK)
+        raise not_found("Webhook", webhook.webhook_id)
     return await _attempt(context, due)
 
 
@@ -256,7 +255,7 @@ async def list_deliveries(context: Context, request: DeliveryList) -> Page[Deliv
 
 class WebhookRedeliver(Request[DeliveryView]):
     webhook_id: WebhookId
-    number: Annotated[int, Meta(ge=1)]
+    number: Number
 
 
 @operation(
@@ -271,7 +270,7 @@ async def redeliver(context: Context, request: WebhookRedeliver) -> DeliveryView
     webhook = await _find_enabled(context, request.webhook_id)
     due = await _store(context).redeliver(webhook.webhook_id, request.number, context.vm.clock() + HELD_MS)
     if due is None:
-        raise NotFound(_NO_DELIVERY)
+        raise not_found("Delivery", str(request.number))
     return await _attempt(context, due)
 
 
@@ -280,7 +279,7 @@ async def _attempt(context: Context, due: DueDelivery) -> DeliveryView:
     delivery = await _store(context).get_delivery(due.delivery.number)
     if delivery is None:
         # The webhook was deleted meanwhile.
-        raise NotFound(_NO_DELIVERY)
+        raise not_found("Delivery", str(due.delivery.number))
     return replace(_delivery_view(delivery), status=attempted.status)
 
 
@@ -291,7 +290,7 @@ def _store(context: Context) -> "WebhookStore":
 async def _find(context: Context, webhook_id: WebhookId) -> Webhook:
     webhook = await _store(context).get(webhook_id)
     if webhook is None:
-        raise NotFound(_NO_WEBHOOK)
+        raise not_found("Webhook", webhook_id)
     return webhook
 
 
@@ -305,7 +304,7 @@ async def _find_enabled(context: Context, webhook_id: WebhookId) -> Webhook:
 async def _change(context: Context, webhook_id: WebhookId, modify: Callable[[Webhook], Webhook]) -> WebhookView:
     webhook = await _store(context).change(webhook_id, modify)
     if webhook is None:
-        raise NotFound(_NO_WEBHOOK)
+        raise not_found("Webhook", webhook_id)
     context.vm.webhooks.wake()
     return _view(webhook)
 

@@ -1,8 +1,8 @@
 """Acks — the last event that a named client has certainly read, for its next connection.
 
 Frames arrive in the order they were sent, so an acknowledgement covers everything before it too. A frame without an
-acknowledgement may or may not have arrived; it is remembered, up to a bound. Beyond the bound nothing is certain any more, and
-nothing is claimed: the client is sent nothing again, rather than a wrong event.
+acknowledgement may or may not have arrived; it is remembered, up to a bound. Beyond the bound the position is unknown: no
+event is sent again, rather than a wrong one.
 """
 
 from collections import deque

@@ -76,7 +76,7 @@ class Inbound(Record):
     method: msgspec.Raw = _NOTHING
     params: msgspec.Raw = _NOTHING
     id: msgspec.Raw = _ABSENT
-    """The id of a request of JSON-RPC, where null is something else than none."""
+    """The id of a request of JSON-RPC, where null differs from a missing id."""
 
 
 class _WithRequestId(Record):
@@ -187,7 +187,7 @@ def decode_reply(kind: type[R], data: dict[str, object]) -> R:
 
 
 def encode_request(kind: str, frame: object) -> str:
-    """Raises `InvalidInput` for what is no JSON, and `InputTooLarge` for what no server takes."""
+    """Raises `InvalidInput` for values that are not JSON, and `InputTooLarge` for a frame that no server takes."""
     try:
         text = encode(frame)
     except (TypeError, UnicodeEncodeError) as error:

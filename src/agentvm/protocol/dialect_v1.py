@@ -50,10 +50,10 @@ class _RequestId(Record):
 
 def encode_event(event: Event) -> Frame | None:
     """Returns the frame of an event; None for an event that is stored and not sent."""
-    return encode_told(event) if event.data.told else None
+    return encode_stored_events(event) if event.data.told else None
 
 
-def encode_told(event: Event) -> Frame:
+def encode_stored_events(event: Event) -> Frame:
     kind = event.data
     data = _flat(kind.message) if isinstance(kind, MessageEvent) else kind
     cursor = str(event.seq) if event.seq else msgspec.UNSET

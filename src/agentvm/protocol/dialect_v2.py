@@ -37,7 +37,7 @@ _DROPPED: Final = frozenset(
         error.CommandError,
     }
 )
-"""Events that 2.x does not have, and whose names its clients might take for something else."""
+"""Events that 2.x does not have, and whose names its clients might misunderstand."""
 
 _CATEGORIES: Final = {
     stream.MessageStart: "message",
@@ -156,7 +156,7 @@ def is_instance(text: str) -> bool:
 
 
 def encode_event_v2(event: Event) -> Frame | None:
-    """Returns the notifications of an event; None for one that clients of 2.x are not told of."""
+    """Returns the notifications of an event; None for one that is not sent to clients of 2.x."""
     data = event.data
     if isinstance(data, stream.StreamEvent):
         return StreamFrame(event, data)
@@ -181,6 +181,9 @@ def encode_folded(event: Event, parent: AssistantMessage | None, calls: Sequence
 
 def encode_send_error(problem: RpcProblem, code: str, image_id: str | None, instance_id: str | None, timestamp: int) -> Frame:
     """Returns the event of a message that was refused, for its sender: the clients show no other failure."""
+    if instance_id is None and image_id is not None:
+        # An event without an instance would be taken for one of every conversation.
+        instance_id = _INSTANCE + image_id.removeprefix("img_")
     context = _Context(instance_id=instance_id, image_id=image_id)
     body = {"type": "error", "source": "runtime", "category": "error", "intent": "notification", "context": context}
     event = {**body, "timestamp": timestamp, "data": {"message": problem.message, "errorCode": code}}

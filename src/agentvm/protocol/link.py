@@ -1,8 +1,8 @@
 """Link — the connection of a client to a runtime: a socket and a call look the same from here."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -52,8 +52,17 @@ class RuntimeLink(Protocol):
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
         """Like `ask`, by the names of the wire: `request("image_get_request", {"imageId": …})`."""
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
-        """Calls the handler for each event of that type, or for all with `"*"`."""
+    async def send(self, frame: Mapping[str, object]) -> None:
+        """Sends a frame as it is: `send({"type": "subscribe", "sessionId": …, "afterCursor": …})`. Answers come as events."""
+
+    @overload
+    def on(self, kind: EventHandler) -> Unsubscribe: ...
+
+    @overload
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe: ...
+
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
+        """Calls the handler for every event, or for those of one type: `on(handler)`, `on("text_delta", handler)`."""
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
         """Every event from entering on, in order; ends when the link does."""

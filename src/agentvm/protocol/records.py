@@ -5,6 +5,7 @@ from typing import Literal
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, UserId
+from agentvm.model.policy import PolicyRule
 from agentvm.model.resource import ResourceType, Visibility
 from agentvm.model.session import Session
 from agentvm.model.turn import OutputFormat
@@ -50,7 +51,7 @@ class EffectiveConfig(Record):
     max_tokens: int
     """Tokens of one answer."""
     tools: tuple[str, ...]
-    """The tools that its model is told of."""
+    """The tools that its model receives."""
     limits: TurnLimits | None = None
     """The bounds of each of its turns."""
     system_prompt: str | None = None
@@ -67,6 +68,12 @@ class EffectiveConfig(Record):
     """The knowledge bases that it searches."""
     skills: tuple[str, ...] = ()
     """The instructions that it reads when a task fits them."""
+    agents: tuple[str, ...] = ()
+    """The agents that it was built with: those that it calls or hands over to, and those below them."""
+    handoffs: tuple[str, ...] = ()
+    """The agents that it can hand its conversation over to, with a tool `transfer_to_<name>` for each."""
+    policy: tuple[PolicyRule, ...] = ()
+    """Rules of its own about calls of tools; those of the tenant and the server hold as well."""
     unavailable: tuple[str, ...] = ()
     """Tools that it refers to and that cannot run on this server."""
 

@@ -86,7 +86,7 @@ def is_batch(text: str | bytes) -> bool:
 
 
 def decode_batch(text: str | bytes) -> Sequence[Rpc]:
-    """Returns what a batch holds, each to be answered in a frame of its own; nothing for an empty one, or for no JSON."""
+    """Returns the requests of a batch, each to be answered in its own frame; nothing for an empty batch or invalid JSON."""
     try:
         frames = _list.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

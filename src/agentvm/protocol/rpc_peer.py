@@ -14,7 +14,8 @@ from agentvm.protocol.dialect_v2 import FrameV2, encode_folded, with_agent_id
 from agentvm.protocol.rpc import RpcId, encode_result
 
 SENDS_MAX = 1_000
-"""Messages of one connection whose turns have not ended; of further ones the sender is told at once that they run."""
+"""Maximum messages of one connection whose turns are awaited; the request of a further one returns at once with the status
+`running`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class RpcPeer:
         self.is_presumed = is_presumed
         """Whether the peer has not spoken yet, and is only taken for one of 2.x."""
         self.is_earlier = False
-        """Whether the peer has used words of 2.0 to 2.8: then it is told agents by those names, too."""
+        """Whether the peer has used names of 2.0 to 2.8: then it also receives agents under those names."""
         self._held: dict[SessionId | None, _Held] = {}
         self._sends: dict[TurnId, list[PendingSend]] = {}
 
@@ -89,7 +90,7 @@ class RpcPeer:
         return [with_agent_id(text) for text in texts] if self.is_earlier else texts
 
     def close(self) -> None:
-        """The connection has ended: nobody waits any more."""
+        """Ends all waits: the connection has ended."""
         for sends in self._sends.values():
             for send in sends:
                 send.stop()

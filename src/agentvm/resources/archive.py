@@ -11,9 +11,9 @@ member one way for us and another way for others. Here there are plain files of 
 import re
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -22,11 +22,21 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.errors.validation import explain
 from agentvm.model.base import Record
+from agentvm.model.collection import (
+    DOCUMENT_MAX_BYTES,
+    CollectionReference,
+    DocumentName,
+    DocumentTitle,
+    MediaType,
+    is_document_name,
+    is_reference,
+    parse_reference,
+)
 from agentvm.model.resource import CONTENT_MAX_BYTES, NODES_MAX, ResourceType, Visibility, canonical, digest_of, version_digest
 from agentvm.protocol.bounds import check
 from agentvm.protocol.requests import RESOURCE_BOUND
 
-FORMAT: Literal[1] = 1
+FORMATS: Final = (1, 2)
 
 UNPACKED_MAX_BYTES = 32 * 1024 * 1024
 """Bytes of the tar, with its headers."""
@@ -83,12 +93,31 @@ class BundleEntry(Record, forbid_unknown_fields=True):
     dependencies: tuple[BundleDependency, ...] = ()
 
 
+class FileDocument(Record, forbid_unknown_fields=True):
+    """A document of a collection. Its bytes are a blob of the file."""
+
+    document: DocumentName
+    digest: str
+    size: Annotated[int, msgspec.Meta(ge=1, le=DOCUMENT_MAX_BYTES)]
+    title: DocumentTitle | None = None
+    media_type: MediaType | None = None
+
+
+class FileCollection(Record, forbid_unknown_fields=True):
+    """A revision of a collection that knowledge of the file names, such as `handbook@12`."""
+
+    reference: CollectionReference
+    documents: tuple[FileDocument, ...]
+
+
 class BundleManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `bundle.json`."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     root: str
     entries: tuple[BundleEntry, ...]
+    collections: tuple[FileCollection, ...] = ()
+    """The second format has them; an archive without any has the first, which older servers read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,28 +127,36 @@ class Bundle:
     root: str
     entries: tuple[BundleEntry, ...]
     blobs: Mapping[str, bytes]
+    collections: tuple[FileCollection, ...] = ()
+    """Collections of its knowledge bases, whose documents are blobs as well."""
 
 
 def write_archive(bundle: Bundle) -> bytes:
     """Returns the archive; `ResourceTooLarge` for one that could not be read again."""
-    return pack(bundle_files(bundle))
+    return pack(bundle_files(bundle), file_bytes=DOCUMENT_MAX_BYTES if bundle.collections else FILE_MAX_BYTES)
 
 
 def bundle_files(bundle: Bundle) -> dict[str, bytes]:
     """Returns the files of an archive by their names."""
     entries = tuple(sorted(bundle.entries, key=lambda entry: entry.uri))
-    manifest = canonical(msgspec.to_builtins(BundleManifest(format=FORMAT, root=bundle.root, entries=entries)))
-    return {MANIFEST: manifest} | {blob_file(digest): body for digest, body in bundle.blobs.items()}
+    collections = bundle.collections
+    manifest = BundleManifest(format=2 if collections else 1, root=bundle.root, entries=entries, collections=collections)
+    members = msgspec.to_builtins(manifest)
+    if not collections:
+        del members["collections"]
+    return {MANIFEST: canonical(members)} | {blob_file(digest): body for digest, body in bundle.blobs.items()}
 
 
 def pack(files: Mapping[str, bytes], *, file_bytes: int = FILE_MAX_BYTES) -> bytes:
     """Returns an archive of these files; `ResourceTooLarge` for one that could not be read again."""
     if len(files) > FILES_MAX or max(map(len, files.values())) > file_bytes:
-        raise ResourceTooLarge(f"An archive has at most {FILES_MAX} files of at most {file_bytes} bytes; export without deps")
+        raise ResourceTooLarge(
+            f"An archive has at most {FILES_MAX:,} files of at most {file_bytes:,} bytes; export without deps or documents"
+        )
     tar = b"".join(part for name in sorted(files) for part in _packed(name, files[name])) + bytes(2 * _BLOCK_BYTES)
     if len(tar) > UNPACKED_MAX_BYTES:
         raise ResourceTooLarge(
-            f"The archive would hold {len(tar)} bytes, and may hold {UNPACKED_MAX_BYTES}; export without deps"
+            f"The archive would hold {len(tar):,} bytes, and may hold {UNPACKED_MAX_BYTES:,}; export without deps or documents"
         )
     packed = _gzipped(tar, 9)
     return packed if _is_plausible(len(packed), len(tar)) else _gzipped(tar, 0)
@@ -127,7 +164,7 @@ def pack(files: Mapping[str, bytes], *, file_bytes: int = FILE_MAX_BYTES) -> byt
 
 def read_archive(data: bytes) -> Bundle:
     """Reads an archive; `ResourceTooLarge` or `ResourceInvalid` for any other file. May take a while: use a thread."""
-    return read_bundle(unpack(data))
+    return read_bundle(unpack(data, file_bytes=DOCUMENT_MAX_BYTES))
 
 
 def unpack(data: bytes, *, also: str | None = None, file_bytes: int = FILE_MAX_BYTES) -> dict[str, bytes]:
@@ -140,11 +177,28 @@ def read_bundle(files: dict[str, bytes], besides: Collection[str] = ()) -> Bundl
     files = dict(files)
     manifest = _manifest(files.pop(MANIFEST, None))
     blobs = {f"sha256:{name.removeprefix(_BLOBS)}": body for name, body in files.items()}
+    documents = {*besides, *(document.digest for one in manifest.collections for document in one.documents)}
     for digest, body in blobs.items():
+        if len(body) > FILE_MAX_BYTES and digest not in documents:
+            raise _too_large(blob_file(digest), len(body), FILE_MAX_BYTES)
         if digest_of(body) != digest:
             raise ResourceInvalid(f"The archive is damaged: the bytes of {digest} have another digest")
-    _check_entries(manifest, blobs, besides)
-    return Bundle(manifest.root, manifest.entries, blobs)
+    _check_entries(manifest, blobs, documents)
+    check_documents(manifest.collections, blobs)
+    return Bundle(manifest.root, manifest.entries, blobs, manifest.collections)
+
+
+def check_documents(collections: Iterable[FileCollection], blobs: Mapping[str, bytes]) -> None:
+    """Refuses collections that cannot be, and documents that no collection can have, or whose bytes are not there."""
+    names: set[str] = set()
+    for one in collections:
+        if not is_reference(one.reference) or (name := parse_reference(one.reference)[0]) in names:
+            raise ResourceInvalid(f"The file was altered: it cannot have a collection {shorten(one.reference)!r}")
+        names.add(name)
+        for document in one.documents:
+            is_plain = is_document_name(document.document) and (document.title or "").isprintable()
+            if not is_plain or len(blobs.get(document.digest, b"")) != document.size:
+                raise ResourceInvalid(f"The file was altered: the document {shorten(document.document)!r} is not in it")
 
 
 _BYTE = re.compile(r"\(byte (\d+)\)")
@@ -224,14 +278,18 @@ def _files(tar: bytes, also: str | None, file_bytes: int) -> Iterator[tuple[str,
         seen.add(name)
         if len(seen) > FILES_MAX:
             raise ResourceTooLarge(f"The archive holds more than {FILES_MAX} files")
-        if size > file_bytes:
-            raise ResourceTooLarge(f"{name} in the archive has {size} bytes, and may have {file_bytes}")
+        if size > (FILE_MAX_BYTES if name == MANIFEST else file_bytes):
+            raise _too_large(name, size, file_bytes)
         start, at = at + _BLOCK_BYTES, at + _BLOCK_BYTES + size + -size % _BLOCK_BYTES
         if at > len(tar):
             raise ResourceInvalid(f"The archive is cut off: {name} is not all there")
         yield name, tar[start : start + size]
     if len(tar) - at < 2 * _BLOCK_BYTES or tar[at:].strip(b"\0"):
         raise ResourceInvalid("The archive is damaged: its end is missing, or there is data after it")
+
+
+def _too_large(name: str, size: int, most: int) -> ResourceTooLarge:
+    return ResourceTooLarge(f"{name} in the archive has {size} bytes, and may have {most}")
 
 
 def _member(head: bytes, also: str | None) -> tuple[str, int]:
@@ -256,9 +314,9 @@ def _manifest(body: bytes | None) -> BundleManifest:
     if body is None:
         raise ResourceInvalid(f"There is no {MANIFEST} in the archive")
     raw = read_json(body, MANIFEST)
-    if isinstance(raw, dict) and raw.get("format") != FORMAT:
+    if isinstance(raw, dict) and raw.get("format") not in FORMATS:
         version = shorten(repr(raw.get("format")))
-        raise ResourceInvalid(f"The format of the archive is {version}; this server reads only {FORMAT}: use a newer AgentVM")
+        raise ResourceInvalid(f"The format of the archive is {version}; this server reads 1 and 2: use a newer AgentVM")
     try:
         return msgspec.convert(raw, type=BundleManifest)
     except msgspec.ValidationError as error:

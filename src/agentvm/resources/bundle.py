@@ -1,6 +1,7 @@
 """Bundle — takes resources out of a server as an archive, and archives in: all of one, or nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -13,6 +14,7 @@ from agentvm.resources.archive import (
     Bundle,
     BundleDependency,
     BundleEntry,
+    FileCollection,
     read_archive,
     write_archive,
 )
@@ -28,12 +30,26 @@ if TYPE_CHECKING:
     from agentvm.storage.sql.resources import ResourceStore
 
 
-async def export_bundle(centre: "ResourceCentre", tenant_id: TenantId, uri: ResourceUri, *, deps: bool = True) -> bytes:
-    """Returns an archive of the version, and with `deps` of everything it is locked to."""
+SaveCollections = Callable[[Iterable[Node]], Awaitable[tuple[Sequence[FileCollection], Mapping[str, bytes]]]]
+"""Returns the collections that knowledge bases name, and the bytes of their documents by digest."""
+
+
+async def export_bundle(
+    centre: "ResourceCentre",
+    tenant_id: TenantId,
+    uri: ResourceUri,
+    *,
+    deps: bool = True,
+    collections: SaveCollections | None = None,
+) -> bytes:
+    """Returns an archive of the version, with `deps` of everything it is locked to, and with `collections` their documents."""
     closure = await centre.resolver.find(tenant_id, uri)
     home = closure.root.resource.tenant_id
-    chosen = closure.nodes.values() if deps else (closure.root,)
+    chosen = tuple(closure.nodes.values()) if deps else (closure.root,)
     bundle = await collect(centre, tenant_id, closure, chosen, home)
+    if collections is not None:
+        saved, bodies = await collections(chosen)
+        bundle = replace(bundle, collections=tuple(saved), blobs={**bundle.blobs, **bodies})
     return await anyio.to_thread.run_sync(write_archive, bundle)
 
 

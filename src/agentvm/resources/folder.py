@@ -26,7 +26,7 @@ from msgspec import inspect
 from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.errors.validation import explain
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.resource import CONTENT_MAX_BYTES, ResourceType, Visibility, parse_type
 from agentvm.resources.archive import Bundle, read_json
 from agentvm.resources.intake import attach
@@ -72,17 +72,7 @@ class FolderItem(Record, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Returns the digest that a server would compute. Refuses everything that a server would refuse by itself."""
-        draft = NewVersion(
-            type=self.type,
-            name=self.name,
-            content=self.content,
-            version=self.version,
-            schema=self.schema,
-            dependencies=self.dependencies,
-            description=self.description,
-            tags=self.tags,
-        )
-        return check_draft(KINDS[self.type], draft)
+        return check_draft(KINDS[self.type], record_from(NewVersion, self))
 
 
 def find_folders(root: Path) -> list[Path]:
@@ -147,14 +137,10 @@ def item_of(bundle: Bundle) -> FolderItem:
     content = decode(kind, bundle.blobs[entry.content])
     named = kind.references(content)
     declared = {dependency.alias: dependency.uri for dependency in entry.dependencies if dependency.alias not in named}
-    return FolderItem(
-        type=entry.type,
-        name=entry.name,
-        version=entry.version,
-        description=entry.description,
+    return record_from(
+        FolderItem,
+        entry,
         tags=entry.tags or None,
-        visibility=entry.visibility,
-        schema=entry.schema,
         dependencies=declared or None,
         content=msgspec.to_builtins(attach(content, bundle.blobs)),
     )

@@ -12,6 +12,8 @@ from agentvm.model.base import Record
 
 HEAD_MAX = 16 * 1024
 """Characters of the front matter."""
+NESTING_MAX = 8
+"""Levels of lists and mappings, more than any field has. The time to read YAML grows with the square of its levels."""
 NAME_MAX = 64
 DESCRIPTION_MAX = 1_024
 LICENSE_MAX = 1_024
@@ -84,7 +86,11 @@ def _fields(head: str) -> dict[str, object]:
         return members
 
     try:
+        level = 0
         for event in yaml.parse(head, Loader=yaml.BaseLoader):
+            level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if level > NESTING_MAX:
+                raise ResourceInvalid(f"The front matter of SKILL.md is nested more than {NESTING_MAX} levels deep")
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
                 raise ResourceInvalid("SKILL.md: anchors and aliases (& and *) are not used in front matter; quote the value")
         root = yaml.compose(head, Loader=yaml.BaseLoader)

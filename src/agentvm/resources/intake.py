@@ -1,8 +1,8 @@
 """Intake — checks, links and publishes the content of an archive in one batch.
 
-The importer becomes the owner. Versions that come together are linked to each other, whatever else has their names here, so an
-agent from elsewhere gets the very prompt it was published with. An unchanged version of another owner that exists here is
-linked to and not copied. A version that an archive names but does not hold must exist here.
+The importer becomes the owner. Versions of one archive are linked to each other, regardless of existing resources with the
+same names, so an imported agent gets the prompt it was published with. An unchanged version of another owner that exists here
+is linked to and not copied. A version that an archive names but does not hold must exist here.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -35,7 +35,7 @@ from agentvm.model.resource import (
 from agentvm.storage.resources import Node
 
 VALUES_MAX = 500_000
-"""Texts, numbers, arrays and so on, each as often as it stands: in YAML a few lines can stand for billions."""
+"""Texts, numbers, arrays and so on, counted with repetitions: in YAML a few lines can expand to billions."""
 NESTING_MAX = 64
 """Levels of arrays and objects; beyond some hundred neither JSON nor its schemas can be read back."""
 

@@ -9,6 +9,7 @@ from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
 from agentvm.model.collection import DOCUMENTS_MAX, CollectionReference, DocumentName, is_document_name, is_reference
+from agentvm.model.knowledge import K_MAX
 from agentvm.model.resource import ResourceType
 from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, RenderContext, check_reference, check_rendered
 
@@ -57,7 +58,7 @@ def mode_of(retrieval: Retrieval | None) -> SearchMode:
 
 
 class KnowledgeContent(Content):
-    """Either `documents` or a `collection`. `instructions` is the URI of a prompt that says how to use it."""
+    """Either `documents` or a `collection`. `instructions` is the URI of a prompt that tells the model how to use them."""
 
     documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=DOCUMENTS_MAX)] | None = None
     collection: CollectionReference | None = None
@@ -81,7 +82,10 @@ class Knowledge:
         for index, document in enumerate(content.documents or ()):
             where = f"documents.{index}"
             if not is_document_name(document.id):
-                raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} cannot stand in a URI: no spaces and no #")
+                raise ResourceInvalid(
+                    f"{where}.id: {shorten(document.id)!r} is no name of a document: no spaces, no #, and no part that is "
+                    "empty, `.` or `..`"
+                )
             if document.id in seen:
                 raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} is the id of another document already")
             if (document.text is None) == (document.file is None):
@@ -91,6 +95,8 @@ class Knowledge:
             raise ResourceInvalid(
                 f"chunking.overlap ({content.chunking.overlap}) must be less than chunking.size ({content.chunking.size})"
             )
+        if content.retrieval is not None and (content.retrieval.k or 0) > K_MAX:
+            raise ResourceInvalid(f"retrieval.k is {content.retrieval.k}; a search has at most {K_MAX} passages")
         if content.instructions is not None:
             check_reference("instructions", content.instructions, "prompts", fragment=True)
 

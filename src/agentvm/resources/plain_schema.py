@@ -1,6 +1,6 @@
 """Plain schema — values that fit a schema beyond doubt, found without the library for schemas, whose import takes 26 ms.
 
-Most tools have an object of texts and numbers as their input. Whatever is not plain is left to the library.
+Most tools have an object of texts and numbers as their input. Other schemas are left to the library.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _KEYWORDS = _ANNOTATIONS | {
 
 
 def fits_plainly(schema: object, value: object) -> bool:
-    """Returns whether a value fits; False means that nobody knows yet."""
+    """Returns whether a value fits; False means that it is not known yet."""
     if schema is True:
         return True
     if not isinstance(schema, Mapping) or not _KEYWORDS.issuperset(schema) or not _has_type(schema.get("type"), value):

@@ -1,8 +1,8 @@
 """Resolver — from a URI to one version, everything it is locked to, and its rendered form.
 
-Pure: nothing is run, nothing is fetched, nothing is written. The dependencies of a version were locked when it was published,
-so a URI with an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up each
-time. Resolved closures are cached until the next publication or change on this server, and for a few seconds at most.
+Pure: it runs, fetches and writes nothing. The dependencies of a version were locked when it was published, so a URI with an
+exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up each time. Resolved
+closures are cached until the next publication or change on this server, and for a few seconds at most.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from agentvm.storage.sql.store import Store
 
 Expand = Literal["none", "content", "closure"]
-CACHE_MS = 5_000
+CACHE_MS, SHARED_CACHE_MS = 5_000, 500
+"""Maximum age of a cached version; less where other nodes of a cluster publish, too."""
 CACHE_MAX_BYTES = 32 * 1024 * 1024
 """Content of all cached closures together."""
 NODE_OVERHEAD_BYTES = 2_000
@@ -140,7 +141,7 @@ class Resolver:
         self._kinds = kinds
         self._clock = clock
         self._cache: Cache[tuple[TenantId, str], VersionClosure] = Cache(
-            CACHE_MAX_BYTES, age_ms=CACHE_MS, weigh=lambda closure: closure.weight
+            CACHE_MAX_BYTES, age_ms=SHARED_CACHE_MS if store.node_id else CACHE_MS, weigh=lambda closure: closure.weight
         )
         self._changes = 0
 
@@ -213,7 +214,7 @@ class Resolver:
         if version_id is None and uri.selector is not None and is_digest(uri.selector):
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
         if version_id is None:
-            raise ResourceNotFound(str(uri), await _what_there_is(store, resource))
+            raise ResourceNotFound(str(uri), await _known_parts(store, resource))
         nodes = await store.closure(version_id, limit=NODES_MAX + 1)
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))
@@ -233,7 +234,7 @@ async def _select(store: "ResourceStore", resource: Resource, selector: str | No
     return select(history.versions, history.tags, selector)
 
 
-async def _what_there_is(store: "ResourceStore", resource: Resource | None) -> str:
+async def _known_parts(store: "ResourceStore", resource: Resource | None) -> str:
     """Lists the available versions, for a caller that may see the resource and asked for one it does not have."""
     if resource is None:
         return ""

@@ -1,5 +1,4 @@
-"""Sandboxes — the environment of tools: limits, files, packages and network. One may extend another and state only the
-differences.
+"""Sandboxes — the environment of tools: limits, files, packages and network. One can extend another.
 
 Here a sandbox is only described; nothing is started.
 """
@@ -14,6 +13,7 @@ from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType
+from agentvm.model.session_file import NAME_MAX_BYTES, folders_of
 from agentvm.resources.kind import (
     Binary,
     Content,
@@ -87,7 +87,7 @@ class Sandboxes:
         _check_env(content.env or {})
         check_paths(list(content.files or {}))
         if content.network is not None:
-            _check_network(content.network, is_whole=content.extends is None)
+            _check_network(content.network, is_complete=content.extends is None)
         packages = content.packages or ()
         if len(set(packages)) < len(packages):
             raise ResourceInvalid("packages names something twice")
@@ -151,16 +151,17 @@ def check_paths(paths: list[str]) -> None:
     for path in paths:
         parts = path.split("/")
         if (
-            not 0 < len(path) <= PATH_MAX
+            not 0 < len(path.encode()) <= PATH_MAX
             or not {"", ".", ".."}.isdisjoint(parts)
             or _is_odd(path)
             or len(parts) > PATH_DEPTH_MAX
+            or any(len(part.encode()) > NAME_MAX_BYTES for part in parts)
         ):
             raise ResourceInvalid(
                 f"files: {shorten(path)!r} is not a valid path: it must be relative, such as data/words.txt, without . and .., "
-                "backslashes and control characters"
+                f"backslashes and control characters, with names of up to {NAME_MAX_BYTES} bytes"
             )
-        above = next((folder for i in range(1, len(parts)) if (folder := "/".join(parts[:i])) in existing), None)
+        above = next((folder for folder in folders_of(path) if folder in existing), None)
         if above is not None:
             raise ResourceInvalid(f"files: {shorten(above)!r} cannot be a file and the folder of {shorten(path)!r}")
 
@@ -169,8 +170,8 @@ def _is_odd(path: str) -> bool:
     return any(letter < " " or letter in "\\\x7f" for letter in path)
 
 
-def _check_network(network: SandboxNetwork, *, is_whole: bool) -> None:
-    if network.allow and (network.mode == "none" or (network.mode is None and is_whole)):
+def _check_network(network: SandboxNetwork, *, is_complete: bool) -> None:
+    if network.allow and (network.mode == "none" or (network.mode is None and is_complete)):
         raise ResourceInvalid('network.allow is given, but network.mode is none; write "mode": "allowlist"')
     for index, entry in enumerate(network.allow or ()):
         if not is_host_entry(entry):

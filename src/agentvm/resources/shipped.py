@@ -1,5 +1,4 @@
-"""Shipped — the resources that come with the server: agents, their prompts, the built-in tools and a sandbox, owned by
-`system`.
+"""Shipped — the resources of the owner `system`: agents, their prompts, the built-in tools and a sandbox.
 
 They are folders beside this file, so that a change of a prompt is reviewed like any other. A released version is never
 changed: tests know the digests, and a change takes another number.
@@ -13,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from agentvm.log import get_logger
+from agentvm.model.base import record_from
 from agentvm.model.resource import (
     SYSTEM,
     SYSTEM_TENANT,
@@ -83,16 +83,13 @@ def _publications(home: Path) -> tuple[Publication, ...]:
 def _publication(entry: BundleEntry, blobs: Mapping[str, bytes], places: Mapping[str, int]) -> Publication:
     """A publication without ids and time: `_made_here` adds those of a server."""
     kind, content = KINDS[entry.type], blobs[entry.content]
-    return Publication(
+    return record_from(
+        Publication,
+        entry,
         resource_id=ResourceId(""),
         version_id=VersionId(""),
-        type=entry.type,
-        name=entry.name,
-        version=entry.version,
-        digest=entry.digest,
         content=content,
         blobs={digest: blobs[digest] for digest in entry.blobs},
-        schema=entry.schema,
         dependencies=tuple(
             NewDependency(
                 alias=dependency.alias,
@@ -103,9 +100,6 @@ def _publication(entry: BundleEntry, blobs: Mapping[str, bytes], places: Mapping
             for dependency in entry.dependencies
         ),
         text=kind.text(decode(kind, content))[:INDEXED_TEXT_MAX],
-        description=entry.description,
-        tags=entry.tags,
-        visibility=entry.visibility,
         created_by=AUTHOR.actor,
         now=0,
     )

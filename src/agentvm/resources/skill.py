@@ -83,11 +83,11 @@ def check_named(name: str, content: SkillContent) -> None:
         raise ResourceInvalid(f"SKILL.md is of the skill {own!r}, but the resource is named {shorten(name)!r}: use one name")
 
 
-def description_of(given: str | None, content: Content) -> str | None:
+def description_of(description: str | None, content: Content) -> str | None:
     """Returns the description of a resource: a skill without another one has that of its `SKILL.md`."""
-    if given is None and isinstance(content, SkillContent):
+    if description is None and isinstance(content, SkillContent):
         return read_front_matter(content.text).description
-    return given
+    return description
 
 
 def size_of(content: SkillContent, path: str) -> int:

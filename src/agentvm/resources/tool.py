@@ -48,7 +48,8 @@ TASK_SCHEMA: JsonObject = {
 
 
 class HttpRequestParts(Record, forbid_unknown_fields=True):
-    """How an `http` tool forms its request, and what it takes from the response. Arguments that nothing uses form the body."""
+    """How an `http` tool forms its request, and which part of the response it takes. Arguments that nothing uses form the
+    body."""
 
     query: dict[ShortText, LongText] | None = None
     headers: dict[ShortText, LongText] | None = None
@@ -113,7 +114,7 @@ class ToolContent(Content):
     repeat: Repeat | None = None
     """`safe` when unset for a tool that only reads, else `never`."""
     ask: bool = False
-    """Every call waits for somebody's approval. Policies can ask more often, never less."""
+    """Every call waits for an approval. Policies can ask more often, never less."""
     http: HttpRequestParts | None = None
     needs: ToolNeeds | None = None
     select: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=200)] = ()
@@ -186,7 +187,7 @@ class Tools:
     def render(self, context: RenderContext) -> JsonObject:
         """Returns the part for the model (name, description, inputSchema), and the fields for the runner.
 
-        `resolved` holds what `entry` and `sandbox` refer to, so that an image runs what it was built with.
+        `resolved` holds the versions of `entry` and `sandbox` at the time of the build.
         """
         refuse_fragment(context)
         content: ToolContent = context.content

@@ -126,7 +126,7 @@ def parse_command(entry: str) -> tuple[str, ...]:
 
 def fill(template: str, values: dict[str, str]) -> str:
     """Returns the template with `{name}` replaced; the values are not looked at again."""
-    return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+    return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
 
 def arguments_of(template: str) -> Iterator[str]:

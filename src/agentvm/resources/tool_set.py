@@ -17,7 +17,7 @@ _SHARED = ("world", "repeat", "ask", "timeoutMs", "secrets", "resourceId", "perm
 
 
 class ToolChange(Record):
-    """The difference of one tool between two readings of a set; `lines` has what was removed and added, by member."""
+    """The difference of one tool between two readings of a set; `lines` has the removed and added lines, by member."""
 
     name: str
     change: Literal["added", "removed", "changed", "same"]
@@ -75,6 +75,6 @@ def _one_of(spec: Mapping[str, Any], name: str, tool: Mapping[str, Any]) -> Json
 
 
 def _stricter(of_set: str | None, of_tool: str | None) -> Effect:
-    """Returns the effect of a tool: what its source says of it is never taken for less than what the set says."""
+    """Returns the effect of a tool: its own, or that of the set if that is stronger."""
     stated = [cast(Effect, effect) for effect in (of_set, of_tool) if effect is not None]
     return max(stated, key=_EFFECTS.index, default="write")

@@ -1,1 +1,1 @@
-"""Runtime — what runs: containers, agents, turns, and the channels that hear of them."""
+"""Runtime — running agents, their turns, and the channels that receive their events."""

@@ -56,13 +56,13 @@ class Accepted:
     cursor: int = 0
     """The event before its first."""
     resumed: bool = False
-    """Whether it goes on after a restart."""
+    """Whether it continues after a restart."""
     cut: progress.Cut | None = None
     """The model call it was in when its process died."""
     attempt: int = 0
     """How often it was begun before and died with its process."""
     left: Turn | None = None
-    """The row of a turn from before a restart, as long as nobody has looked at what it has done."""
+    """The row of a turn from before a restart, until its progress has been read."""
     counted: bool = False
     """Whether this attempt is on disk."""
     is_to_blame: bool = False
@@ -80,14 +80,14 @@ class Accepted:
     over: anyio.Event = field(default_factory=anyio.Event)
     """Set when it has ended."""
     since: float = field(default_factory=anyio.current_time)
-    """When this process took it, in the loop's time: the clock on the wall may be set meanwhile."""
+    """When this process took it, in the loop's time: the clock on the wall may be set in the meantime."""
     before_ms: int = 0
     """How long it had been going on by then."""
 
     sources: dict[int, str] = field(default_factory=dict)
-    """The citations of the passages that its model was told, by their numbers."""
+    """The citations of the passages that its model received, by their numbers."""
     waits: dict[str, ToolWait] = field(default_factory=dict)
-    """Calls of the turn that wait or have waited for somebody, by the id of the call."""
+    """Calls of the turn that wait or have waited for an answer, by the id of the call."""
     started: set[str] = field(default_factory=set)
     """Calls that have begun to run, or may have done so before a restart, by their ids."""
     programs: set[str] = field(default_factory=set)
@@ -99,13 +99,15 @@ class Accepted:
     results: list[tuple[Batch, PendingCall, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
     said: dict[Batch, bool] = field(default_factory=dict)
-    """Commits that it relies on, and whether they hold what its model has said."""
+    """Commits that it relies on, and whether they hold outputs of its model."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
     answered: bool = False
     """Whether a wait was answered since it was last looked at."""
+    listening: dict[str, anyio.Event] = field(default_factory=dict)
+    """Set when a wait is answered whose call is held open, by the id of the wait."""
     answering: int = 0
-    """Answers to its waits that are being stored: it is not parked meanwhile."""
+    """Answers to its waits that are being stored: it is not parked in the meantime."""
     active_before_ms: int = 0
     """How long it had run when it was parked."""
     active_since: float = field(default_factory=anyio.current_time)
@@ -117,26 +119,26 @@ class Accepted:
     agent: str = ""
     """The agent of the image that answers, by its URI; empty for the image itself."""
     switched: bool = False
-    """Whether another agent of the image goes on with it, since this one has handed over."""
+    """Whether another agent of the image continues with it, since this one has handed over."""
     taken_up: bool = False
-    """Whether clients were told that it goes on after a restart."""
+    """Whether clients were told that it continues after a restart."""
     cost: int = 0
     """Cost of its model calls so far, each at the rate of its provider, in nano-USD."""
     others: TreeUse = NO_USE
     """The use of the other turns on its budget."""
     suspended: bool = False
-    """Whether it is stopped only to go on after a restart."""
+    """Whether it is stopped only to continue after a restart."""
     waits_for_parked: bool = False
     """Whether it waits until a parked turn before it has ended."""
     stopped: bool = False
-    """Whether somebody has asked to stop it."""
+    """Whether a stop was requested."""
     acceptance: Batch | None = None
     """The commit that accepts it, of a turn that has begun before; None for one that begins after its release."""
     _stored: "asyncio.Future[bool] | None" = None
     _gate: "asyncio.Future[None] | None" = None
 
     def follow(self, incoming: "Incoming", cursor: int) -> None:
-        """Takes over what came with the message; `cursor` is the event before the turn's first."""
+        """Takes over the parts of an incoming message; `cursor` is the event before the turn's first."""
         self.cursor, self.waits_for_parked = cursor, incoming.waits_for_parked
         self.options, self.origin = incoming.options, incoming.origin
 
@@ -144,6 +146,11 @@ class Accepted:
     def begun(self) -> bool:
         """Whether it has begun before it was released."""
         return self.acceptance is not None
+
+    @property
+    def is_known_stored(self) -> bool:
+        """Whether there is such a turn, as far as is known by now."""
+        return self._stored is None or (self._stored.done() and self._stored.result())
 
     def begin(self, acceptance: Batch) -> None:
         """Begins the turn now, so that its first model call is announced in the commit that accepts it; see `wait_released`."""
@@ -178,7 +185,7 @@ class Accepted:
             await asyncio.shield(self._stored)
 
     async def wait_released(self) -> None:
-        """Returns when something of the turn may leave."""
+        """Returns when events of the turn may be sent."""
         if not self.released and self._gate is not None:
             await asyncio.shield(self._gate)
 
@@ -191,7 +198,7 @@ class Accepted:
                 await asyncio.wait((self._stored,))
         return self._stored.result()
 
-    def say(self, batch: Batch, *, by_model: bool) -> None:
+    def note_commit(self, batch: Batch, *, by_model: bool) -> None:
         """Notes a commit that the turn relies on. Raises when an earlier one was refused."""
         if batch not in self.said:
             self.check_stored()
@@ -199,18 +206,18 @@ class Accepted:
         self.said[batch] = by_model or self.said.get(batch, False)
 
     async def settle(self, ports: Ports, log: SessionLog) -> None:
-        """Returns when all of the turn so far is stored; raises when something is not."""
+        """Returns when all events of the turn so far are stored; raises when one is refused."""
         await ports.journal.settle(log, self.scope)
         self.check_stored()
 
     def check_stored(self) -> None:
-        """Raises when the store has refused something of the turn. Others who speak for it may have been told instead."""
+        """Raises when the store has refused an event of the turn, also if another caller has received that error."""
         for batch in (*self.said, *(batch for batch, _, _ in self.results)):
             if (error := self._refusal(batch)) is not None:
                 raise error
 
     async def review_commits(self) -> list[EventData]:
-        """Takes back calls whose message the store has refused, and returns the results that it has refused.
+        """Removes calls whose message the store has refused, and returns the refused results.
 
         Calls whose result can never be stored, because its bytes are gone, are open again.
         """
@@ -235,7 +242,7 @@ class Accepted:
 
     @property
     def unattended(self) -> bool:
-        """Whether nobody is there to be asked."""
+        """Whether no person is present to answer."""
         return self.origin is not None and self.origin.unattended
 
     def open_wait(self, call_id: str) -> ToolWait | None:
@@ -243,17 +250,24 @@ class Accepted:
         waits = (wait for key, wait in self.waits.items() if key == call_id or key.startswith(f"{call_id}."))
         return next((wait for wait in waits if wait.answer is None), None)
 
+    def take_answer(self, wait: ToolWait) -> None:
+        """Takes the answer to a wait, which is stored."""
+        self.waits[wait.call_id] = wait
+        self.answered = True
+        if (listening := self.listening.get(wait.wait_id)) is not None:
+            listening.set()
+
     def active_ms(self) -> int:
         """Returns how long it has run, without the time that it waited."""
         return self.active_before_ms + int((anyio.current_time() - self.active_since) * 1000)
 
     def limit(self, turn_seconds: float) -> None:
-        """Begins its time, or what is left of it: that of a turn that was parked goes on where it stopped."""
+        """Begins its time; that of a turn that was parked continues where it stopped."""
         self.active_since = anyio.current_time()
         self.cancelling.deadline = self.active_since + turn_seconds - self.active_before_ms / 1000
 
     def handling(self, tenant_id: TenantId) -> concerning:
-        """Entries made within are about this turn, whoever's request the task was started by."""
+        """Log entries within are about this turn, regardless of the request that started the task."""
         return concerning(
             request_id=self.request_id,
             tenant_id=tenant_id,
@@ -263,18 +277,18 @@ class Accepted:
             turn_id=self.scope.turn_id,
         )
 
-    def timed(self, told: Sequence[EventData]) -> tuple[EventData, ...]:
+    def timed(self, contents: Sequence[EventData]) -> tuple[EventData, ...]:
         """The events, with how long the turn took in its end."""
         took = self.before_ms + int((anyio.current_time() - self.since) * 1000)
         return tuple(
             msgspec.structs.replace(data, duration=took) if isinstance(data, turn_events.TurnResponse) else data
-            for data in told
+            for data in contents
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that is to begin a turn, and what is taken back of the history for it."""
+    """A message that starts a turn, and the part of the history that is rewound for it."""
 
     content: UserContent
     client_key: str | None = None
@@ -285,7 +299,7 @@ class Incoming:
     options: TurnOptions | None = None
     origin: TurnOrigin | None = None
     tainted: bool = False
-    """The message holds a stranger's text."""
+    """The message holds untrusted text."""
     run: SourceRun | None = None
     """The run that the turn is, without the turn's id: stored in the commit that accepts it."""
 
@@ -295,7 +309,7 @@ class Incoming:
 
 
 def opening(begun: turn.TurnState, session_id: SessionId, incoming: Incoming, *, queued: bool) -> list[EventData]:
-    """The first events of a turn: what was taken back for it, the user's message, and that it is accepted."""
+    """The first events of a turn: the rewind for it, the user's message, and its acceptance."""
     turn_id, message_id, at = begun.turn_id, begun.user_message_id, begun.accepted_at
     user = UserMessage(
         id=message_id, timestamp=at, turn_id=turn_id, role="user", content=incoming.content, tainted=incoming.tainted

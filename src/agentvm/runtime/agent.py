@@ -1,12 +1,13 @@
 """Agent — the running instance of one session: one inbox, one turn at a time.
 
-An idle agent has two or three kilobytes and no task. A failure in a turn becomes its terminal event and touches nobody else.
+An idle agent has two or three kilobytes and no task. A failure in a turn becomes its terminal event and does not affect others.
 """
 
 import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -27,10 +28,10 @@ from agentvm.runtime.billing import Bill
 from agentvm.runtime.event_writer import EventWriter
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
-from agentvm.runtime.parking import clear_way, end_parked, make_way_for, wake
+from agentvm.runtime.parking import clear_way, end_parked, end_stopped, make_way_for, wake
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
-from agentvm.runtime.recovery.resumption import begin_again, take_up
+from agentvm.runtime.recovery.resumption import resumed_state, take_up
 from agentvm.runtime.sub_agents import stop_orphan
 from agentvm.runtime.turn_work import work_on
 from agentvm.runtime.waiting import close_calls
@@ -68,14 +69,14 @@ class Agent:
 
     @property
     def resting(self) -> bool:
-        """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
+        """Whether it can leave memory: it is idle, unused, and all of its state is stored."""
         return self.state is AgentState.IDLE and not (
-            self._users or self.inbox or self._accepting or self._rewriting or self.writer.owed
+            self._users or self.inbox or self._accepting or self._rewriting or self.writer.unstored
         )
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Held by who has found the agent and is about to ask something of it: meanwhile it does not leave memory."""
+        """Held by callers that are about to use the agent, so that it does not leave memory."""
         self._users += 1
         try:
             yield
@@ -98,9 +99,9 @@ class Agent:
         await self._claim(content)
         return await self.interrupt()
 
-    async def receive(self, said: UserContent | Incoming) -> Accepted:
+    async def receive(self, message: UserContent | Incoming) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
-        incoming = said if isinstance(said, Incoming) else Incoming(said)
+        incoming = message if isinstance(message, Incoming) else Incoming(message)
         await self._claim(incoming.content)
         await make_way_for(self, incoming.on_parked)
         while self._rewriting is not None:
@@ -111,12 +112,10 @@ class Agent:
         """Returns the turn, if it runs or waits here."""
         return next((accepted for accepted in self.open_turns() if accepted.state.turn_id == turn_id), None)
 
-    async def rewrite(
-        self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None, key_id: KeyId | None = None
-    ) -> tuple[SessionRewound | None, Accepted | None]:
-        """Takes back a part of the history and, in the same commit, receives what is said instead.
+    async def rewrite(self, choose: Choose, asking: Incoming | None = None) -> tuple[SessionRewound | None, Accepted | None]:
+        """Rewinds the history and, in the same commit, receives the message that replaces it, otherwise like `asking`.
 
-        `AgentBusy` while a turn runs or waits: what it works with does not change under it.
+        `AgentBusy` while a turn runs or waits: its history does not change under it.
         """
         await end_parked(self, choose)
         while self._rewriting is not None:
@@ -125,13 +124,14 @@ class Agent:
             raise AgentBusy("A turn is running; wait for its end, or ask again with onBusy interrupt")
         self._rewriting = anyio.Event()
         try:
-            await self.writer.pay()
+            await self.writer.store_unstored()
             async with self.ports.rewrites:
                 original = select(choose, *await self.container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
             rewound = original.rewound(self.session_id, RewindId(self.ports.new_id("rewind")), self.ports.clock())
             if original.content is not None:
                 await self._claim(original.content)
-                incoming = Incoming(original.content, client_key, user_id, key_id, rewound, tainted=original.tainted)
+                asking = asking or Incoming(original.content)
+                incoming = replace(asking, content=original.content, rewound=rewound, tainted=original.tainted)
                 return rewound, await self._receive(incoming)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
@@ -161,6 +161,7 @@ class Agent:
 
     async def _commit(self, incoming: Incoming) -> Accepted:
         log = await self.writer.log()
+        await self.ports.recall_released(log)
         move(self.state, Move.RECEIVE)
         self.ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting > (most := self.ports.settings_of(self.tenant_id).limits.inbox):
@@ -170,7 +171,7 @@ class Agent:
         events = opening(begun, self.session_id, incoming, queued=self.busy or waits)
         accepted = self._accept(begun, incoming.user_id, incoming.key_id)
         accepted.follow(incoming, log.head)
-        idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.owed or waits)
+        idle = self.state is AgentState.IDLE and not (self.busy or incoming.rewound or self.writer.unstored or waits)
         if idle and self._accepting == 1 and self.ports.histories.expect(self.tenant_id, self.session_id, events):
             accepted.begin(self.ports.journal.post(log, events, accepted.scope))
             self._running = accepted
@@ -197,7 +198,7 @@ class Agent:
         self.ports.tasks.start_soon(self._run)
 
     async def interrupt(self, turn_id: TurnId | None = None) -> Accepted | None:
-        """Tells everybody that the current turn, or the one of that id, is being stopped, and returns it for `cancel`."""
+        """Announces that the current turn, or the one with that id, is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
         first = next((first for first in [*self.inbox][:1] if first.released or first.resumed), None)
         current = self._running or first if turn_id is None else self.find(turn_id)
@@ -205,8 +206,7 @@ class Agent:
             await end_parked(self, turn_id=turn_id)
         turn_id = current.state.turn_id if current else None
         event = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
-        self.ports.journal.pace.hurry()
-        await self.writer.tell((event,))
+        await self.writer.write((event,), is_urgent=True)
         return current
 
     def cancel(self, accepted: Accepted | None) -> None:
@@ -214,7 +214,7 @@ class Agent:
         if accepted is not None:
             accepted.stop()
             if accepted.parked:  # While everybody was told.
-                self.ports.tasks.start_soon(end_parked, self)
+                self.ports.tasks.start_soon(end_stopped, self, accepted.state.turn_id)
             elif accepted.resumed and accepted in self.inbox:
                 # It need not wait for its turn among those that are under suspicion: it only ends.
                 self.release(accepted)
@@ -222,7 +222,7 @@ class Agent:
     async def stop(self) -> None:
         """Ends the running turn and those that wait, each with its terminal event; afterwards the agent takes nothing.
 
-        Returns when all of them have it, also to a second asker. Once begun it is not abandoned, whoever asked.
+        Returns when all of them have it, also to a second asker. Once begun it is completed, even if the caller is cancelled.
         """
         with anyio.CancelScope(shield=True):
             if self._ended is not None:
@@ -236,14 +236,14 @@ class Agent:
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
-                    await self.writer.pay()
+                    await self.writer.store_unstored()
                 else:
                     await self._drop_waiting()
             finally:
                 self._ended.set()
 
     async def suspend(self) -> None:
-        """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
+        """Ends without ending the turns: they are on disk, and continue when the agent is resumed after a restart."""
         self._suspending = True
         current = self._running
         if current is not None:
@@ -253,7 +253,7 @@ class Agent:
             now = current.state
             event = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self.ports.clock())
             with anyio.CancelScope(shield=True):
-                await self.writer.tell((event,), current.scope)
+                await self.writer.write((event,), current.scope)
 
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
@@ -269,11 +269,11 @@ class Agent:
         stopped: bool = False,
         suspended: bool = False,
     ) -> Accepted:
-        """Takes a turn from before a restart, to go on from its last finished message, or to end if it was `stopped`.
+        """Takes a turn from before a restart, to continue from its last finished message, or to end if it was `stopped`.
 
         A turn that died with its process has used up an attempt, a `suspended` one has not. Without `done` it is looked up.
         """
-        accepted = self._accept(begin_again(left, done), left.user_id, left.key_id)
+        accepted = self._accept(resumed_state(left, done), left.user_id, left.key_id)
         accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
         accepted.left, accepted.started = left if done is None else None, {each.call.id for each in accepted.state.pending}
         accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
@@ -386,6 +386,7 @@ class Agent:
     async def _finish(self, accepted: Accepted, failure: Failure | None) -> None:
         """Ends a turn that did not end by itself. Not interruptible: a turn has one end, also when everything is cancelled."""
         at = self.ports.clock()
+        # The end waits for what was posted before it.
         self.ports.journal.pace.hurry()
         self.ports.sub_agents.stop_below(self, accepted)
         with anyio.CancelScope(shield=True):

@@ -141,7 +141,7 @@ class AgentCalls:
                 await child.over.wait()
                 return True
         except anyio.get_cancelled_exc_class():
-            # One that goes on after a restart goes on with its sub-agents.
+            # One that continues after a restart continues with its sub-agents.
             if not self._accepted.suspended:
                 agent.cancel(child)
             raise

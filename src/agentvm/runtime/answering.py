@@ -31,7 +31,7 @@ from agentvm.runtime.handoff import transfer_tools
 from agentvm.runtime.output_check import OutputCheck, answers_of
 from agentvm.runtime.policy import decide
 from agentvm.runtime.ports import Ports
-from agentvm.runtime.provider_chain import Asked, ProviderChain
+from agentvm.runtime.provider_chain import ProviderAttempt, ProviderChain
 from agentvm.runtime.quoting import Quoted, quote
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
@@ -40,14 +40,14 @@ from agentvm.runtime.sub_agents import parent_of
 from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
 from agentvm.runtime.tools import ToolSet
-from agentvm.runtime.turn_options import add_tools, apply_options
+from agentvm.runtime.turn_options import add_tools, apply_options, choose_tool
 from agentvm.runtime.turn_state import Unchecked
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
 
 LEAST_ANSWER_TOKENS = 256
-"""A call whose answer could not even have so many, because too little is left of a limit, is refused."""
+"""A call is refused if too little is left of a limit for an answer with this many tokens."""
 
 
 class Answering:
@@ -67,13 +67,13 @@ class Answering:
         self._entered = 0
         """Entries of the bill before the call in progress."""
         self._composed = context.Composed([], 0, 0)
-        """The conversation that the model was told last, and in which messages each thing was said."""
+        """The conversation of the last prompt, and the messages that each part of it comes from."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
         self._found: tuple[str, ...] = ()
         """Tools that the model has found in this session."""
         self._tainted = False
-        """Whether the prompt holds text of strangers."""
+        """Whether the prompt holds untrusted text."""
         self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
         self._constrains = True
         """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
@@ -81,7 +81,7 @@ class Answering:
         """Memories and passages that are told beside the conversation; None before they were looked up."""
 
     async def run(self) -> None:
-        """Returns when the turn has ended by itself; raises what ended it otherwise."""
+        """Returns when the turn has ended by itself; raises the error that ended it otherwise."""
         log = self._log
         if self._accepted.is_to_blame:
             times = self._accepted.attempt
@@ -116,7 +116,8 @@ class Answering:
         now = self._accepted.state
         if self._quoted is None:
             window = min(one.driver.context_window(one.model) for one in candidates)
-            self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window)
+            asker = self._accepted.bill.user_id
+            self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window, asker)
             messages = history.messages if now.produced else ()
             self._accepted.sources = sources_of(self._quoted.passages, messages, now.turn_id)
         self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
@@ -163,7 +164,7 @@ class Answering:
         return self._log.tenant_id
 
     @property
-    def heard(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the call in progress is answered, or has ended."""
         return self._accepted.state.asked_key is None or self._accepted.state.message_id is not None
 
@@ -192,9 +193,9 @@ class Answering:
             return prompt
         return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
-    async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+    async def begin(self, provider: ProviderAttempt, prompt: Prompt, attempt: int) -> None:
         """Commits that the call is made, with an event."""
-        await self._tell_fallback(asked)
+        await self._publish_fallback(provider)
         accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt, self._composed.weight)
         call_id = turn.next_id(accepted.state)
         key = f"{call_id}.{attempt}"
@@ -205,13 +206,13 @@ class Answering:
         self._entered = len(accepted.bill.entries)
         accepted.state = msgspec.structs.replace(
             accepted.state,
-            asked=asked.chosen.name,
+            asked=provider.chosen.name,
             asked_at=at,
             attempt=attempt,
             asked_key=key,
             prompt_tokens=sent,
             sources=dict(accepted.sources),
-            hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
+            hidden_tokens=hidden_tokens(prompt, driver=provider.chosen.driver.name),
             spoken_at=None,
         )
         try:
@@ -237,10 +238,10 @@ class Answering:
             logger.info("call_not_taken_back", call=key, code=error.code)
 
     async def settle(self, chosen: Chosen, *, cut: bool) -> None:
-        """Adds up what the call cost. The end of the turn settles a call that it cuts off, or that failed half-way."""
+        """Adds up the cost of the call. The end of the turn settles a call that it cuts off, or that failed half-way."""
         if cut:
             return
-        if not self.heard:
+        if not self.has_begun:
             # Nothing was heard of it, and it has been read all the same.
             await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
         self._accepted.cost += sum(self._price(chosen, entry.usage) for entry in self._accepted.bill.entries[self._entered :])
@@ -250,15 +251,15 @@ class Answering:
         if not now.ended and (now.message_id is not None or not (now.pending or now.paused or now.unchecked)):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
-    async def _tell_fallback(self, asked: Asked) -> None:
+    async def _publish_fallback(self, provider: ProviderAttempt) -> None:
         """Tells clients which model answers the turn, and why it is not the chosen one."""
-        if asked.instead_of is None or asked.again:
+        if provider.instead_of is None or provider.again:
             return
         await self._accepted.wait_released()
-        health = asked.instead_of.health
+        health = provider.instead_of.health
         event = ProviderFallback(
-            from_=asked.instead_of.name,
-            to=asked.chosen.name,
+            from_=provider.instead_of.name,
+            to=provider.chosen.name,
             reason=health.reason,
             retry_at=health.retry_at,
         )
@@ -311,14 +312,15 @@ class Answering:
         return CallRunner(self._ports, self._image, self._log, self._accepted, self._tools, tainted)
 
     def _provided(self, driver: str) -> tuple[ProviderTool, ...]:
-        """Returns the tools that the provider may run. Nobody can be asked about a call that it makes."""
+        """Returns the tools that the provider may run. Its calls cannot wait for an approval."""
         layers = self._ports.policy(self._log.tenant_id, self._image)
         offered = self._tools.provided(driver, tainted=self._tainted)
         unattended = self._accepted.unattended
         return tuple(tool for tool, facts in offered if decide(replace(facts, unattended=unattended), layers).do == "allow")
 
     async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
-        """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
+        """Reads all messages of the turn, which no summary covers before it has ended, and as many earlier ones as its model
+        needs."""
         log = self._log
         window = max(one.driver.context_window(one.model) for one in candidates)
         current = self._accepted.state.user_message_id
@@ -365,6 +367,7 @@ class Answering:
             silence=self._defaults.timeout_seconds,
             output=definition.output,
             constrains=self._constrains,
+            tool_choice=choose_tool(self._accepted.options, tools, self._accepted.state.call_ids),
             begun=self._accepted.state.told,
         )
 
@@ -378,7 +381,7 @@ class Answering:
         if len(events) != 1 or events[0].category != "stream":
             events = self._accepted.timed(events) if state.ended else events
             events = self._accepted.bill.enter(events)
-        self._accepted.say(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=True)
+        self._accepted.note_commit(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=True)
         self._accepted.state = state
 
     async def _flush(self) -> None:
@@ -386,15 +389,12 @@ class Answering:
 
 
 def _is_tainted(history: Recalled, turn_id: TurnId | None = None, until: Collection[str] = ()) -> bool:
-    """Tells whether a stranger's text is in the history, or in its part before one of these calls of the turn."""
+    """Returns whether untrusted text is in the history, or in its part before one of these calls of the turn."""
     if history.summary is not None and history.summary.tainted:
         return True
     for message in history.messages:
-        match message:
-            case ToolCallMessage(tool_call=call) if message.turn_id == turn_id and call.id in until:
-                return False
-            case _ if is_foreign(message):
-                return True
-            case _:
-                pass
+        if isinstance(message, ToolCallMessage) and message.turn_id == turn_id and message.tool_call.id in until:
+            return False
+        if is_foreign(message):
+            return True
     return False

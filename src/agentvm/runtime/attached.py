@@ -1,8 +1,8 @@
-"""Attached — what messages refer to: whether it is there when one is sent, and its bytes when a prompt is made.
+"""Attached — the attachments of messages: whether it is there when one is sent, and its bytes when a prompt is made.
 
-A prompt is weighed by sizes alone; only what is kept of the history is read, the newest first, and nothing of it outlives the
-prompt. All prompts together hold so much and no more. What is gone, or would be too much at once, is told to the model in its
-place: a turn does not fail for an old file.
+A prompt is weighed by sizes alone; only the attachments of messages within the budget are read, the newest first, and nothing
+of it outlives the prompt. All prompts together hold so much and no more. A file that is deleted or would exceed the limits is
+replaced by a note for the model: a turn does not fail because of an old file.
 """
 
 import base64
@@ -66,7 +66,7 @@ def _nothing() -> None:
 
 
 class Filled:
-    """A prompt with the bytes of its attachments. Once it is taken nobody here refers to it any more."""
+    """A prompt with the bytes of its attachments. Once it is taken it is not referred to here any more."""
 
     __slots__ = ("_prompt", "sent")
 
@@ -90,28 +90,28 @@ class Filled:
 
 
 async def check(store: AttachmentStore, content: UserContent, most: int) -> None:
-    """`AttachmentNotFound` for a reference to what the container does not have, whoever else has it."""
+    """`AttachmentNotFound` for a file that the container does not have, even if another container has it."""
     digests = _wanted(content, most)
     if digests:
         _refuse_missing(digests, await store.sizes(digests))
 
 
 async def claim(store: AttachmentStore, content: UserContent, most: int, now: int) -> None:
-    """As `check`; and what is there stays until the message that is about to refer to it is stored."""
+    """As `check`; the attachments stay until the message that is about to refer to them is stored."""
     digests = _wanted(content, most)
     if digests:
         _refuse_missing(digests, await store.claim(digests, now))
 
 
 async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
-    """How large what a history refers to is, as far as it is there."""
+    """Returns the sizes of a history's attachments, as far as they exist."""
     contents = [parts for message in history if (parts := parts_of(message))]
     digests = dict.fromkeys(digest for content in contents for digest in references(content))
     return await store.sizes(digests) if digests else {}
 
 
 def volume(prompt: Prompt, sizes: Sizes) -> int:
-    """Bytes of what it will be filled with."""
+    """Returns the bytes of the attachments in a prompt."""
     if not sizes:
         return 0
     digests = {digest for entry in prompt.conversation for content in _contents(entry) for digest in references(content)}
@@ -128,9 +128,9 @@ async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     return msgspec.structs.replace(prompt, conversation=tuple(reversed(filled)))
 
 
-def _contents(said: ConversationEntry) -> Iterator[Sequence[OutputPart]]:
+def _contents(entry: ConversationEntry) -> Iterator[Sequence[OutputPart]]:
     """Yields the parts of an entry that may refer to attachments."""
-    match said:
+    match entry:
         case UserEntry(content=tuple(parts)):
             yield parts
         case ToolResultsEntry(results=results):
@@ -153,14 +153,14 @@ class _Filling:
         self._left = PROMPT_MAX_BYTES
         self._read: dict[str, str] = {}
 
-    async def fill(self, said: ConversationEntry) -> ConversationEntry:
-        match said:
+    async def fill(self, entry: ConversationEntry) -> ConversationEntry:
+        match entry:
             case UserEntry(content=tuple(parts)):
                 return UserEntry(content=tuple([await self._part(part) for part in parts]))
             case ToolResultsEntry(results=results):
                 return ToolResultsEntry(results=tuple([await self._result(result) for result in results]))
             case _:
-                return said
+                return entry
 
     async def _result(self, result: ToolResult) -> ToolResult:
         if not isinstance(result.output, ContentOutput):
@@ -200,7 +200,7 @@ def _wanted(content: UserContent, most: int) -> tuple[str, ...]:
     return references(content)
 
 
-def _refuse_missing(wanted: Sequence[str], there: Mapping[str, int] | frozenset[str]) -> None:
-    for digest in wanted:
+def _refuse_missing(digests: Sequence[str], there: Mapping[str, int] | frozenset[str]) -> None:
+    for digest in digests:
         if digest not in there:
             raise AttachmentNotFound(reference_to(digest))

@@ -1,9 +1,9 @@
-"""Billing — what model calls cost: admitted before each call, settled after it, once.
+"""Billing — the cost of model calls: admitted before each call, settled after it, once.
 
-That a call is asked is committed before its request leaves. Every call that left has one ledger entry, named after the message
-it answers with, or after how it was asked if nothing was heard. It is committed together with what the call said. If that
-commit is lost the entry is posted again with the turn's end; the ledger takes each name once. What a process that died had
-asked is entered by the next one: see `agentvm.runtime.recovery.settlement`.
+That a call is asked is committed before its request leaves. Every call that was sent has one ledger entry, named after the
+message that it produced, or after its request if there was no output. It is committed together with the output of the call. If
+that commit is lost the entry is posted again with the turn's end; the ledger takes each name once. Calls of a crashed process
+are entered by the next one: see `agentvm.runtime.recovery.settlement`.
 """
 
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -16,7 +16,7 @@ from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.tool import ToolCharged
 from agentvm.model.ids import Clock, KeyId, TenantId, UserId
-from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
+from agentvm.model.ledger import Charge, LedgerEntry, Planned, SentCall
 from agentvm.model.usage import Usage
 
 Events = tuple[EventData, ...]
@@ -45,7 +45,7 @@ class Meter(Protocol):
     async def admit(self, planned: Planned, *, force: bool = False) -> Hold:
         """Raises `QuotaExceeded`, `WalletEmpty` or `ModelUnpriced` when the call must not be made.
 
-        With `force` the call was already made: it is charged, whatever remains.
+        With `force` the call was already made: it is charged even beyond them.
         """
 
 
@@ -66,7 +66,7 @@ class Unmetered:
 
 
 class ToolMeter(Protocol):
-    """Bounds what the tools of a tenant use."""
+    """Bounds the resources that the tools of a tenant use."""
 
     def running(self, tenant_id: TenantId) -> AbstractAsyncContextManager[None]:
         """Holds one of the tenant's calls at a time; waits while as many run as its quota allows."""
@@ -80,7 +80,7 @@ class UnmeteredTools:
 
 
 class Bill:
-    """The account of one turn, or of one call beside the turns."""
+    """The account of one turn, or of one call in the background."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Bill:
         self.price = 0
         """Amounts of all calls of the turn so far, also of those before a restart."""
         self.settled = True
-        """Whether the price includes what the turn used before a restart; an end without it tells no price."""
+        """Whether the price includes usage before a restart; otherwise the end of the turn has no price."""
         self.tool_cost = 0
         """Price of the jobs of tools since this process has the turn."""
         self.entries: list[LedgerEntry] = []
@@ -111,7 +111,7 @@ class Bill:
         """The calls and jobs that ended, in case the commit they were in was lost."""
 
     async def admit(self, planned: Planned, *, force: bool = False) -> Events:
-        """Sets aside what the next call may use; says what its user should be warned of."""
+        """Reserves the maximum of the next call; returns the warnings for its user."""
         self._planned = planned
         self._hold = await self._meter.admit(planned, force=force)
         return self._hold.warnings
@@ -134,9 +134,9 @@ class Bill:
         """How many tokens the answer may have of the call that was admitted; None for as many as were planned."""
         return None if self._hold is None else self._hold.most_output
 
-    def enter(self, told: Events) -> Events:
+    def enter(self, contents: Events) -> Events:
         """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""
-        return tuple([self._enter(data) if data.category == "turn" else data for data in told])
+        return tuple([self._enter(data) if data.category == "turn" else data for data in contents])
 
     def charge(self, entry: LedgerEntry) -> ToolCharged:
         """The entry of a tool's job, to be committed with the result of its call."""
@@ -174,11 +174,11 @@ class Bill:
             case _:
                 return data
 
-    def _call(self, planned: Planned, key: str, call_id: str, input_tokens: int) -> AskedCall:
+    def _call(self, planned: Planned, key: str, call_id: str, input_tokens: int) -> SentCall:
         scope = self._scope
         if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
             raise ValueError(f"{key} belongs to no turn")
-        return AskedCall(
+        return SentCall(
             key=key,
             call_id=call_id,
             at=self._clock(),

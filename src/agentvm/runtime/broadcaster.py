@@ -1,7 +1,7 @@
-"""Broadcaster — tells channels what happened: each event is encoded once per dialect, and only if somebody listens.
+"""Broadcaster — sends events to channels: each event is encoded once per dialect, and only if a channel receives it.
 
-An event of a session goes to the session's subscribers and to those who follow its container, one without a session to those
-who work with the container and may read what it tells (`EventData.needs`). Nobody else hears of it.
+An event of a session is sent to the subscribers of the session and of its container; an event without a session to the
+channels that use the container and have the permission for it (`EventData.needs`). No other channel receives it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ JOINED_MAX = MAX_SUBSCRIPTIONS = 10_000
 
 
 class Follow(IntEnum):
-    """The sessions of a container that a channel hears, also those that are yet to come: none, all, or all without deltas."""
+    """The sessions of a container that a channel is subscribed to, including later ones: none, all, or all without deltas."""
 
     NONE = 0
     MESSAGES = 1
@@ -39,11 +39,11 @@ class Wakeable(Protocol):
     def container_id(self) -> ContainerId: ...
 
     def wake(self, events: Sequence[Event]) -> None:
-        """Called when something was told of the session; the events are those that no log holds."""
+        """Called after events of the session; the passed events are those that are not in a log."""
 
 
 class Interest(Protocol):
-    """Hears of the containers that somebody here listens to. Gained as often as lost."""
+    """Called with the containers that local channels are subscribed to. Gained as often as lost."""
 
     def gain(self, tenant_id: TenantId, container_id: ContainerId) -> None: ...
 
@@ -60,11 +60,17 @@ class Broadcaster:
         # Lists, since most channels have one of each; whether one is in there, the two tables above say.
         self._channels: dict[Channel, tuple[list[SessionId], list[ContainerId]]] = {}
         self.interest: Interest | None = None
-        """In a cluster: fetches what other nodes tell."""
+        """In a cluster: fetches events of other nodes."""
+        self.own: Channel | None = None
+        """The channel of the program that the server runs in."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         return tuple(self._channels)
+
+    def count_connected(self) -> int:
+        """The clients that are connected, without the program that the server runs in."""
+        return len(self._channels) - (self.own in self._channels)
 
     def attach(self, channel: Channel) -> None:
         self._channels[channel] = ([], [])
@@ -87,9 +93,9 @@ class Broadcaster:
         after: int | None = None,
         deltas: bool | None = None,
     ) -> None:
-        """The caller has made sure that the session is the principal's. With `after`, what followed that seq comes first.
+        """The caller has made sure that the session is the principal's. With `after`, the events after that seq come first.
 
-        Unless `deltas` is given, a subscription stays as it is, and a new one is like those of its container.
+        Without `deltas` an existing subscription is not changed, and a new one is like that of its container.
         """
         if channel not in self._channels:
             return
@@ -117,22 +123,22 @@ class Broadcaster:
         return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in names)
 
     def unsubscribe(self, channel: Channel, session_id: SessionId) -> None:
-        """From now on the channel hears the session only as a part of a container that it follows."""
+        """From now on the channel receives the session's events only through its container."""
         subscription = self.subscription(channel, session_id)
         if subscription is not None:
             self._channels[channel][0].remove(session_id)
             _forget(self._sessions, (channel.principal.tenant_id, session_id), channel)
-            channel.lagging.pop(subscription, None)
+            channel.keep_up(subscription)
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """The session is gone: nothing will be told of it any more."""
+        """The session was deleted: no further events are sent."""
         for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():
             self._channels[channel][0].remove(session_id)
-            channel.lagging.pop(subscription, None)
+            channel.keep_up(subscription)
         self._wake(tenant_id, session_id, ())
 
     def add_follower(self, tenant_id: TenantId, session_id: SessionId, follower: Wakeable) -> None:
-        """From now on the follower is woken by what is told of the session. The caller has made sure that it may read it."""
+        """From now on the follower is woken by events of the session. The caller has made sure that it may read it."""
         self._followers.setdefault((tenant_id, session_id), {})[follower] = None
         if self.interest is not None:
             self.interest.gain(tenant_id, follower.container_id)
@@ -150,9 +156,9 @@ class Broadcaster:
             follower.wake(events)
 
     def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
-        """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions.
+        """From now on the channel receives the events of the container itself, and with `follow` of all its sessions.
 
-        A channel that follows the container already goes on as it does.
+        A channel that follows the container already continues as it does.
         """
         if channel in self._channels and len(self._channels[channel][1]) < JOINED_MAX:
             listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
@@ -163,7 +169,8 @@ class Broadcaster:
             listeners[channel] = listeners.get(channel) or (Follow.ALL if follow else Follow.NONE)
 
     def follow(self, channel: Channel, container_id: ContainerId, follow: Follow) -> None:
-        """From now on the channel hears that of the container's sessions, and those that it has subscribed to with deltas."""
+        """From now on the channel receives these events of the container's sessions, and of sessions that it has subscribed to
+        with deltas."""
         self.join(channel, container_id)
         listeners = self._containers.get((channel.principal.tenant_id, container_id), {})
         if channel in listeners:
@@ -180,18 +187,18 @@ class Broadcaster:
 
     @property
     def listens(self) -> bool:
-        """Whether anybody hears anything."""
+        """Whether there is any subscription."""
         return bool(self._sessions or self._followers or self._containers)
 
     def is_wanted(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
-        """Whether anybody hears the session, or would with its next event."""
+        """Whether the session has subscribers, or its container has."""
         key = (tenant_id, session_id)
         listeners = self._containers.get((tenant_id, container_id), {})
         is_heard = any(listeners.values()) and not is_sub_session(session_id)
         return key in self._sessions or key in self._followers or is_heard
 
     def followed(self) -> Iterator[tuple[TenantId, ContainerId, SessionId]]:
-        """Yields the sessions that anybody hears."""
+        """Yields the sessions with subscribers."""
         for (tenant_id, session_id), subscribers in self._sessions.items():
             yield tenant_id, next(iter(subscribers.values())).container_id, session_id
         for (tenant_id, session_id), followers in self._followers.items():
@@ -199,7 +206,8 @@ class Broadcaster:
                 yield tenant_id, next(iter(followers)).container_id, session_id
 
     def catch_up(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, before: int) -> None:
-        """Lets those who hear the session read on from the log, which has grown beyond `before` without being told here."""
+        """Lets the subscribers of the session continue from the log, which has events after `before` that were not sent
+        here."""
         listeners = {} if is_sub_session(session_id) else self._containers.get((tenant_id, container_id), {})
         for channel, follows in listeners.items():
             if follows is not Follow.NONE and self.subscription(channel, session_id) is None:
@@ -214,8 +222,8 @@ class Broadcaster:
     def joined(self, channel: Channel) -> frozenset[ContainerId]:
         return frozenset(self._channels[channel][1]) if channel in self._channels else frozenset()
 
-    def tell(self, events: Sequence[Event]) -> None:
-        """Sends the events to those who listen. One dialect encodes an event once, however many of its clients hear it."""
+    def broadcast(self, events: Sequence[Event]) -> None:
+        """Sends the events to those who listen. An event is encoded once per dialect, for any number of clients."""
         for (tenant_id, scope), some in groupby(events, _PLACE):
             container_id, session_id = scope.container_id, scope.session_id
             if container_id is None:

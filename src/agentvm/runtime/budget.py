@@ -1,6 +1,6 @@
-"""Budget — what one turn may use, checked before each model call against what the turn has stored so far. Pure.
+"""Budget — the limits of one turn, checked before each model call against the messages that the turn has stored. Pure.
 
-It is checked against the history and not against a counter, so a turn that goes on after a crash has no second budget.
+It is checked against the history and not against a counter, so a turn that continues after a crash has no second budget.
 """
 
 from dataclasses import replace

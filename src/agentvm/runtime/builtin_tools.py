@@ -1,4 +1,4 @@
-"""Built-in tools — two harmless ones, so that tool turns are real before the tool system is."""
+"""Built-in tools — the time and a calculator, which an image has that names no tools."""
 
 import ast
 import math
@@ -45,7 +45,7 @@ _FUNCTIONS: dict[str, Callable[[Number], Number]] = {
 
 def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
     async def current_time(arguments: dict[str, object]) -> object:
-        return tell_time(clock(), arguments.get("timezone", "UTC"))
+        return current_time_tool(clock(), arguments.get("timezone", "UTC"))
 
     return (
         Tool(
@@ -76,7 +76,7 @@ def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
     )
 
 
-def tell_time(now: int, timezone: object) -> str:
+def current_time_tool(now: int, timezone: object) -> str:
     try:
         zone = ZoneInfo(timezone) if isinstance(timezone, str) and timezone != "UTC" else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -36,7 +36,7 @@ class TurnFiles:
 
     @asynccontextmanager
     async def open(self, *, writes: bool) -> "AsyncGenerator[CallFiles]":
-        """Yields the files for one call. Calls that write come one after the other, in the order in which they ask."""
+        """Yields the files for one call. Calls that write run one after another, in the order of their requests."""
         if not writes:
             yield CallFiles(self)
             return
@@ -51,7 +51,7 @@ class CallFiles:
         self._turn = turn
         self._changes: dict[str, FileChange] = {}
         self.tainted = False
-        """Whether the call has seen a file, or the name of one, that strangers may have written."""
+        """Whether the call has seen a file, or the name of one, that may be untrusted text."""
         self._start: tuple[SessionFile, ...] | None = None
 
     def show(self, files: tuple[SessionFile, ...]) -> None:
@@ -61,7 +61,7 @@ class CallFiles:
     def keep(self, *, tainted: bool) -> tuple[FileChange, ...]:
         """Returns the changes of the call, which has ended with a result; the calls after it see them.
 
-        `tainted` when the call, or the turn before it, has read what strangers wrote.
+        `tainted` when the call, or the turn before it, has read untrusted text.
         """
         changes = self._changes
         if tainted:

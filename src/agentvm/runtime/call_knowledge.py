@@ -13,7 +13,7 @@ from agentvm.runtime.session_log import SessionLog
 
 
 class CallKnowledge:
-    """Searches what the image names, and notes whether a stranger wrote what was found."""
+    """Searches the knowledge bases of the image, and notes whether the passages are untrusted text."""
 
     def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted) -> None:
         self._source, self._accepted = ports.knowledge, accepted
@@ -27,7 +27,8 @@ class CallKnowledge:
 
     async def search(self, question: str, k: int | None) -> FoundPassages:
         assert self._source is not None, "asked for by nobody"
-        passages = await self._source.search(self._tenant_id, self._uris, question, k)
+        user_id = self._accepted.bill.user_id
+        passages = await self._source.search(self._tenant_id, self._uris, question, k, user_id=user_id)
         self.tainted = self.tainted or passages.tainted
         sources = self._accepted.sources
         self._accepted.sources = numbered(sources, passages.passages)
@@ -41,7 +42,7 @@ def knowledge_of(image: Image) -> Sequence[Mapping[str, object]]:
 
 
 def injected_of(image: Image) -> list[tuple[str, int]]:
-    """Returns the knowledge bases whose best passages are told with each question, and how many of each."""
+    """Returns the knowledge bases whose best passages are added to each prompt, and how many of each."""
     injected: list[tuple[str, int]] = []
     for spec in knowledge_of(image):
         retrieval = spec.get("retrieval")

@@ -21,7 +21,7 @@ class CallMemories:
         self._accepted = accepted
         self._call = call
         self._tainted = tainted
-        """Whether text of strangers was read before the call."""
+        """Whether untrusted text was read before the call."""
         self._key = (log.tenant_id, log.container_id)
 
     async def list(self) -> Sequence[Memory]:

@@ -30,6 +30,7 @@ from agentvm.runtime.call_memories import CallMemories
 from agentvm.runtime.call_skills import CallSkills
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.message_files import read_attached
+from agentvm.runtime.open_question import OpenQuestions, QuestionSteps
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tool_results import ResultKeeper, cut
@@ -37,6 +38,7 @@ from agentvm.runtime.tool_task import ProgressReports, ToolTask
 from agentvm.runtime.tools import Tool, ToolSet
 from agentvm.storage.attachments import Upload
 from agentvm.tools.base import (
+    HELD_SECONDS,
     RESULT_MAX_BYTES,
     CallContext,
     Caller,
@@ -46,6 +48,8 @@ from agentvm.tools.base import (
     InputRequired,
     OtherTools,
     Outcome,
+    Question,
+    QuestionAnswer,
     Resumption,
 )
 
@@ -66,7 +70,7 @@ class ProgramTools(OtherTools, Protocol):
 
     @property
     def tainted(self) -> bool:
-        """Whether the program has got text of strangers."""
+        """Whether the program has got untrusted text."""
 
     async def take_files(self, files: CallFiles) -> None: ...
 
@@ -74,14 +78,24 @@ class ProgramTools(OtherTools, Protocol):
 class CallRun:
     """Runs single calls of one turn."""
 
-    def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted, tools: ToolSet, tainted: bool) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        image: Image,
+        log: SessionLog,
+        accepted: Accepted,
+        tools: ToolSet,
+        tainted: bool,
+        questions: QuestionSteps,
+    ) -> None:
+        self._questions = questions
         self._ports = ports
         self._image = image
         self._log = log
         self._accepted = accepted
         self._tools = tools
         self._tainted = tainted
-        """Whether the model has read text of strangers before it asked for the calls."""
+        """Whether the model has read untrusted text before it asked for the calls."""
         self._limits = ports.settings_of(log.tenant_id).limits
         self._slots = anyio.Semaphore(self._limits.tool_parallel)
         self._made = len(accepted.state.call_ids) - len(accepted.state.pending)
@@ -136,7 +150,9 @@ class CallRun:
         placed = partial(self.placed.__setitem__, call.id)
         knowledge = CallKnowledge(self._ports, self._image, self._log, self._accepted)
         skills = CallSkills(self._ports.store, self._image, self._log.tenant_id)
-        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, placed, knowledge, skills, tainted)
+        questions = OpenQuestions(self._questions, self._accepted, call, self._ports.clock)
+        parts = (placed, questions, knowledge, skills)
+        return _Call(self._ports, self._log, self._accepted, tool, call, output_max, *parts, tainted)
 
     @asynccontextmanager
     async def _bounds(self, is_nested: bool) -> AsyncIterator[None]:
@@ -172,6 +188,7 @@ class _Call:
         call: ToolCall,
         output_max: int,
         placed: Callable[[Placed | Unplaced], None],
+        questions: OpenQuestions,
         knowledge: CallKnowledge,
         skills: CallSkills,
         tainted: bool,
@@ -183,18 +200,19 @@ class _Call:
         self._call = call
         self._output_max = output_max
         self._placed = placed
+        self._questions = questions
         self._knowledge, self._skills = knowledge, skills
         settings = ports.settings_of(log.tenant_id)
         remembers = settings.memory.by != "off"
         self._memories = CallMemories(ports, log, accepted, call, tainted=tainted) if remembers else None
         self._limits = settings.limits
-        self._reports = ProgressReports(self._tell_progress)
+        self._reports = ProgressReports(self._publish_progress)
         self._entries: list[LedgerEntry] = []
         self._is_over = False
 
     @property
     def tainted(self) -> bool:
-        """Whether the call has read what a stranger wrote, besides files."""
+        """Whether the call has read untrusted text, besides files."""
         return self._knowledge.tainted or self._skills.tainted
 
     async def run(self, files: CallFiles, resumption: Resumption | None, others: OtherTools | None) -> Ended:
@@ -205,7 +223,7 @@ class _Call:
             partial(make, tool, self._call, context),
             timeout_seconds=tool.timeout_seconds,
             seconds_max=limits.tool_seconds,
-            on_abandoned=self._tell_abandoned,
+            on_abandoned=self._log_abandoned,
         )
         self._extend = task.extend
         try:
@@ -222,16 +240,16 @@ class _Call:
             return self._charged(ToolOutcome(f"{self._call.name} did not finish within {seconds:g} seconds", True))
 
     async def keep(self, result: CallResult, files: CallFiles) -> ToolOutcome:
-        """Returns the outcome of a result. What is too long for the model is kept whole among the files of the session."""
-        keeper = ResultKeeper(
+        """Returns the outcome of a result. A text too long for the model is kept whole among the files of the session."""
+        return await ResultKeeper(
             name=self._call.name,
+            owner=self._log.tenant_id,
             output_max=self._output_max,
             file_max_bytes=self._limits.attachment_bytes,
             store=self._store_file,
             spill=partial(self._spill, files),
             output_schema=self._tool.output_schema,
-        )
-        return await keeper.keep(result)
+        ).keep(result)
 
     async def _spill(self, files: CallFiles, body: bytes) -> str | None:
         name = _FOREIGN.sub("_", self._call.id)[:100]
@@ -243,7 +261,7 @@ class _Call:
 
     @asynccontextmanager
     async def _closing(self) -> AsyncIterator[None]:
-        """Ends what belongs to the call: its progress, and the account of what it used if nobody takes its outcome."""
+        """Ends the progress of the call, and settles its usage if its outcome is not used."""
         began = anyio.current_time()
         try:
             yield
@@ -252,6 +270,7 @@ class _Call:
             raise
         finally:
             self._is_over = True
+            self._questions.close()
             self._reports.close()
             self._accepted.tool_seconds += anyio.current_time() - began
 
@@ -262,6 +281,7 @@ class _Call:
             caller=Caller(self._log.tenant_id, self._accepted.bill.user_id or ""),
             deadline=anyio.current_time() + min(self._tool.timeout_seconds, self._limits.tool_seconds),
             progress=self._hear_progress,
+            ask=self._ask,
             resumption=resumption,
             charge=self._charge,
             session=self._log.session_id,
@@ -272,7 +292,16 @@ class _Call:
             memory=self._memories,
             knowledge=self._knowledge.search if self._knowledge else None,
             skills=self._skills.load if self._skills else None,
+            skill_files=self._skills.files if self._skills else None,
         )
+
+    async def _ask(self, question: Question) -> QuestionAnswer:
+        """Asks a person while the call is held open, which is no time of the tool."""
+        self._extend(HELD_SECONDS)
+        try:
+            return await self._questions.ask(question)
+        finally:
+            self._extend()
 
     async def _read_inputs(self, max_bytes: int) -> Mapping[str, bytes]:
         """Returns the files attached to the message that the turn answers."""
@@ -297,7 +326,7 @@ class _Call:
             self._extend()
             self._reports.report(progress)
 
-    def _tell_progress(self, progress: CallProgress) -> None:
+    def _publish_progress(self, progress: CallProgress) -> None:
         event = ToolProgress(
             turn_id=self._accepted.state.turn_id,
             tool_id=self._call.id,
@@ -308,10 +337,10 @@ class _Call:
         )
         self._post(event)
 
-    def _tell_abandoned(self) -> None:
+    def _log_abandoned(self) -> None:
         data = ToolAbandoned(tool_id=self._call.id, tool_name=self._call.name)
         scope, at = self._accepted.scope, self._ports.clock()
-        self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self._log.tenant_id)])
+        self._ports.broadcast([Event(data=data, scope=scope, timestamp=at, tenant_id=self._log.tenant_id)])
 
     def _post(self, *events: EventData) -> None:
         if events:
@@ -330,7 +359,7 @@ class _Call:
         """Returns the entry with its turn.
 
         The ledger takes each key once, and a call may run several jobs: a program is run again after each wait, and after a
-        restart nobody knows how often. So every job but the first has a key of its own.
+        restart the number is unknown. So every job but the first has a key of its own.
         """
         log, accepted, key = self._log, self._accepted, entry.key
         if accepted.resumed or key in accepted.charged:

@@ -1,4 +1,4 @@
-"""Calls — the life of one tool call as a pure function: what is to be done about it now.
+"""Calls — the life of one tool call as a pure function, which returns its next step.
 
     planned -> denied
             -> waiting -> answered -> started -> finished | lost | waiting
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.events.tool import ToolCharged
+from agentvm.model.long_json import unfolded
 from agentvm.model.message import (
     ContentOutput,
     DeniedOutput,
@@ -33,11 +34,11 @@ from agentvm.tools.base import Resumption
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
 EDITED = "A person changed the input of this call before it ran."
 EXPIRED = "Nobody answered in time, so the call was not made."
-NOBODY_TO_ASK = "The tool asks for something that nobody can answer here."
-ASKS_TOO_OFTEN = "The tool goes on asking for input; it was stopped."
+NOBODY_TO_ASK = "The tool requires an answer, but no person is available."
+ASKS_TOO_OFTEN = "The tool asked for input too often and was stopped."
 NOT_BEGUN = "The turn was stopped before this call began, so it was not made."
 STOPPED = "The turn was stopped while this tool ran. Whether it took effect is unknown."
-SUPERSEDED = "The user went on without answering, so the call was not made."
+SUPERSEDED = "The user sent another message without answering, so the call was not made."
 
 
 class PendingCall(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class ToolOutcome:
     is_denied: bool = False
     """The call was not approved, so it was not made."""
     tainted: bool = False
-    """The result holds text of strangers, though the tool itself reaches nobody."""
+    """The result holds untrusted text, although the tool itself has no access to the outside."""
     parts: tuple[OutputPart, ...] = ()
     """Parts that are the result instead of `result`; their bytes are stored."""
     files: tuple[FileChange, ...] = ()
@@ -75,8 +76,8 @@ class ToolOutcome:
         if self.parts:
             return ContentOutput(value=self.parts)
         if self.is_error:
-            return ErrorJsonOutput(value=self.result) if text is None else ErrorTextOutput(value=text)
-        return JsonOutput(value=self.result) if text is None else TextOutput(value=text)
+            return ErrorJsonOutput(value=unfolded(self.result)) if text is None else ErrorTextOutput(value=text)
+        return JsonOutput(value=unfolded(self.result)) if text is None else TextOutput(value=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The call waits for somebody."""
+    """The call waits for an answer."""
 
     wait: ToolWait
 
@@ -102,7 +103,7 @@ Action = Run | ToolOutcome | Held
 
 
 def begin(call: ToolCall, verdict: Verdict, waits_for: WaitKind | None) -> Run | ToolOutcome | WaitKind:
-    """Returns what is to be done about a call that was just planned: the kind of its wait, if it has to wait."""
+    """Returns the next step of a call that was just planned: the kind of its wait, if it has to wait."""
     if verdict.do == "deny":
         return ToolOutcome(denied(verdict.why), True, is_denied=True)
     if waits_for is not None:
@@ -111,7 +112,7 @@ def begin(call: ToolCall, verdict: Verdict, waits_for: WaitKind | None) -> Run |
 
 
 def resume(call: ToolCall, wait: ToolWait, *, repeatable: bool) -> Action:
-    """Returns what is to be done about a call that has waited or still does."""
+    """Returns the next step of a call that has waited or still does."""
     answer = wait.answer
     if answer is None:
         return Held(wait)

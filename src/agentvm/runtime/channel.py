@@ -16,7 +16,10 @@ from agentvm.sharing.reservation import FREE_BYTES, ConnectionReservation
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 1024 * 1024
-"""Maximum of the outbox of one peer, in characters."""
+"""Maximum of the outbox of one peer, in characters. Events beyond it are sent later, from the log."""
+
+RESERVE_FACTOR = 2
+"""Replies, which are in no log, may fill it this many times: a burst of events must not cut off a peer that reads."""
 
 LARGE_CHARACTERS = 256 * 1024
 MAX_LARGE = FRAME_MAX_BYTES + 16 * 1024 * 1024
@@ -28,10 +31,11 @@ UNREAD_SECONDS = 60.0
 """How long it may take for that; then the peer is too slow."""
 
 Encode = Callable[[Event], Frame | None]
-"""A dialect: the frame of an event, or None for one that its clients are not told of. Pure, so one frame serves all of them."""
+"""A dialect: returns the frame of an event, or None for one that is not sent to its clients. Pure, so one frame serves all of
+them."""
 
 _CHARACTER_BYTES = 4
-"""A text takes up to so many bytes for each of its characters, unless all are ASCII."""
+"""Maximum bytes per character of a text that is not ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,15 @@ TOO_SLOW = Closing(1013, "client too slow")
 SERVER_BUSY = Closing(1013, "server busy: too much is waiting to be read; read it, or try again later")
 GOING_AWAY = Closing(1001, "server shutting down")
 GONE = Closing(1000, "peer gone")
+HUNG_UP = Closing(1000, "closed by the server")
 FAILED = Closing(1011, "internal error")
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One channel's place in one session's log. `cursor` is the last seq it was sent; None hears from the next one on.
+    """One channel's place in one session's log. `cursor` is the last sent seq; None starts with the next event.
 
-    Without `deltas` the channel is told whole messages and not how they are written.
+    Without `deltas` the channel receives complete messages only.
     """
 
     container_id: ContainerId
@@ -89,7 +94,7 @@ class Channel:
     )
 
     def __init__(self, principal: Principal, encode: Encode, budget: ByteBudget | None = None) -> None:
-        """With a budget, what waits is charged to the principal's tenant, beyond a little that is free."""
+        """With a budget, queued frames are charged to the principal's tenant, beyond a little that is free."""
         self.principal = principal
         self.opened_at = 0
         self.encode = encode
@@ -110,7 +115,7 @@ class Channel:
         self._closing: Closing | None = None
         self._taker: asyncio.Future[None] | None = None
         self.on_ready: Callable[[], None] | None = None
-        """Called when something waits to be taken, or the channel has closed; often more than once until it is."""
+        """Called when frames wait to be taken, or the channel has closed; often more than once until it is."""
 
     @property
     def closing(self) -> Closing | None:
@@ -123,21 +128,21 @@ class Channel:
 
     def send(self, frame: Frame) -> None:
         """Queues a frame that exists nowhere else; never waits. A peer whose outbox is full is cut off."""
-        if not self.offer(frame) and self._closing is None:
+        if not self.offer(frame, RESERVE_FACTOR) and self._closing is None:
             closing = TOO_SLOW if self._is_full(len(frame.bare)) else SERVER_BUSY
             self._frames.clear()
             self.close(closing)
             self._weight = 0
             self._settle()
 
-    def offer(self, frame: Frame) -> bool:
-        """Queues the frame if there is room. After the end, frames go nowhere."""
+    def offer(self, frame: Frame, factor: int = 1) -> bool:
+        """Queues the frame if there is room, of this many outboxes. After the end, frames go nowhere."""
         if self._closing is not None:
             return False
         bare, frames = frame.bare, self._frames
         size = len(bare)
         small, large = (0, size) if size > LARGE_CHARACTERS else (size, 0)
-        if self._bytes + small > MAX_BYTES or self._large + large > MAX_LARGE or len(frames) >= MAX_FRAMES:
+        if self._bytes + small > MAX_BYTES * factor or self._large + large > MAX_LARGE or len(frames) >= MAX_FRAMES * factor:
             return False
         weight = self._weight + (size if bare.isascii() else size * _CHARACTER_BYTES)
         if weight + self._taken > self._allowed and not self._reserve(weight + self._taken):
@@ -180,9 +185,10 @@ class Channel:
         return len(frames)
 
     def _is_full(self, size: int) -> bool:
-        if len(self._frames) >= MAX_FRAMES:
+        """Whether even a reply of that size has no room."""
+        if len(self._frames) >= MAX_FRAMES * RESERVE_FACTOR:
             return True
-        return self._large + size > MAX_LARGE if size > LARGE_CHARACTERS else self._bytes + size > MAX_BYTES
+        return self._large + size > MAX_LARGE if size > LARGE_CHARACTERS else self._bytes + size > MAX_BYTES * RESERVE_FACTOR
 
     def _reserve(self, size: int) -> bool:
         if self._charge is None:
@@ -215,6 +221,13 @@ class Channel:
         self.lagging[subscription] = None
         self._wake()
 
+    def keep_up(self, subscription: Subscription) -> None:
+        """From here on the subscription is fed as events happen, or it has ended."""
+        self.lagging.pop(subscription, None)
+        if not self.lagging:
+            # An empty dictionary keeps its table unless it is cleared, and most peers fall behind only once, as they come.
+            self.lagging.clear()
+
     def close(self, closing: Closing) -> None:
         """The first reason wins; frames already queued are still delivered, except to a peer that is too slow."""
         if self._closing is None:
@@ -226,7 +239,7 @@ class Channel:
     async def take(self) -> list[Frame]:
         """Waits for frames, or for a subscription to feed; returns all frames, none once closed and drained.
 
-        Who calls it has delivered what was taken before.
+        The caller has delivered the previous frames.
         """
         self.delivered()
         while not self.is_ready:

@@ -1,7 +1,7 @@
 """Chunk — a run of a session's events as bytes, and back. Pure.
 
-What is in the session's messages is not written again: message events, and the deltas whose text ended up in a message, are
-references. What is left is mostly numbers and compresses well, so the log of a turn stays small beside its text.
+Content of messages is not stored twice: message events, and deltas whose text is part of a message, are references. The rest
+is mostly numbers and compresses well, so the log of a turn is small compared to its text.
 """
 
 import zlib
@@ -37,7 +37,7 @@ class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
     passed: int
     """Milliseconds since the entry before."""
     data: bytes = b""
-    """As JSON, which holds whatever a client can be told; integers of any size, for one."""
+    """As JSON, which can represent every event, including integers of any size."""
     message_id: str | None = None
     """The message that is the event's data, or that holds the run's text from `offset` on."""
     offset: int = 0

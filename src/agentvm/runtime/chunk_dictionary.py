@@ -1,4 +1,4 @@
-"""Chunk dictionary — what most chunks of a log have in common, so that it need not be stored in each.
+"""Chunk dictionary — the common parts of most chunks of a log, which are therefore not stored in each.
 
 zlib compresses a chunk as if these bytes came before it: names of events, keys, and the usual course of a turn. A short turn
 takes less than half of the bytes that way. A chunk names its dictionary by a checksum, so **this one may never change**;

@@ -1,4 +1,4 @@
-"""Citations — the passages that an answer names as `[n]`, checked against those that its turn was told. Pure.
+"""Citations — the passages that an answer names as `[n]`, checked against those that its turn received. Pure.
 
 Passages are numbered within a turn, in the order in which the model is told them: first those beside the question, then those
 of its searches. A number that none of them has is no citation.
@@ -29,7 +29,7 @@ def numbered(sources: Sources, passages: Iterable[Passage]) -> dict[int, str]:
 
 
 def sources_of(passages: Iterable[Passage], messages: Sequence[Message], turn_id: TurnId) -> dict[int, str]:
-    """Returns the sources of a turn: passages beside the question, and what its searches have found before a restart."""
+    """Returns the sources of a turn: passages beside the question, and those that its searches returned before a restart."""
     return {**numbered({}, passages), **_found_before(messages, turn_id)}
 
 

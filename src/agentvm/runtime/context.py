@@ -1,12 +1,12 @@
-"""Context — what of a history goes into the next prompt.
+"""Context — the part of a history that goes into the next prompt.
 
-The window policy: the system prompt always stays; then comes the summary of what lies before the history, if there is one; the
+The window policy: the system prompt always stays; then the summary of the messages before the history, if there is one; the
 oldest whole exchanges are dropped first; the current one always stays; a tool call is never separated from its result. An
 exchange is a user message and everything its turn produced.
 
-A summary is told as an exchange of its own. Not in the system prompt: it was made of what users and tools have said, which must
-not gain the word of the operator, and a new one would make the provider read the system prompt and the tools anew. Not as a
-message alone: some models are told users and assistants in turns only.
+A summary is an exchange of its own in the prompt. Not in the system prompt: it is derived from texts of users and tools, which
+must not gain the authority of the operator, and a new summary would invalidate the provider's cache of the system prompt and
+the tools. Not as a single message: some models require user and assistant messages to alternate.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,8 +31,8 @@ _CLOSING = "\n</summary>"
 _HEARD = "I have read the summary of our earlier conversation."
 
 
-class ToldExchange(NamedTuple):
-    """One exchange as a model is told it, with about how many tokens it has."""
+class RenderedExchange(NamedTuple):
+    """One exchange as a model receives it, with about how many tokens it has."""
 
     last: MessageId
     messages: int
@@ -53,16 +53,16 @@ class Composed(NamedTuple):
 
 
 class Exchanges:
-    """Exchanges of one session that were told before, by their first message; an exchange that has grown is told anew.
+    """Rendered exchanges of one session, by their first message; an exchange that has grown is rendered again.
 
-    A history that is kept adds each of its messages. Then all that lies before the current exchange, which cannot grow any
-    more, is told and weighed once: what a step costs does not depend on how long the history is.
+    A history that is kept adds each of its messages. All exchanges before the current one cannot change, and are rendered and
+    weighed once: the cost of a step does not depend on the length of the history.
     """
 
     __slots__ = ("_before", "_closed", "_most", "_places", "_plain", "_told", "_turns", "_weight")
 
     def __init__(self, history: Iterable[Message] = ()) -> None:
-        self._told: dict[MessageId, ToldExchange] = {}
+        self._told: dict[MessageId, RenderedExchange] = {}
         self._turns: list[list[Message]] = []
         self._places: dict[TurnId | None, int] = {}
         self._open_again()
@@ -85,7 +85,7 @@ class Exchanges:
         if place < self._closed:
             self._open_again()
 
-    def tell_all(self, current: TurnId, budget: int, sizes: Mapping[str, int]) -> Composed | None:
+    def render_all(self, current: TurnId, budget: int, sizes: Mapping[str, int]) -> Composed | None:
         """The whole history up to that turn; None when it must be looked at more closely: it has files, or is too much."""
         place = self._places.get(current)
         if place is None:
@@ -103,25 +103,25 @@ class Exchanges:
         last = self._close_before(len(self._turns) - 1, {})
         return self._weight + last.weight if self._plain and last.plain else None
 
-    def _close_before(self, place: int, sizes: Mapping[str, int]) -> ToldExchange:
-        """Adds up what lies before the exchange at that place, and returns this one."""
+    def _close_before(self, place: int, sizes: Mapping[str, int]) -> RenderedExchange:
+        """Adds up the exchanges before that place, and returns the one there."""
         if place < self._closed:
             self._open_again()
         for messages in self._turns[self._closed : place]:
-            closed = self.tell(messages, sizes)
+            closed = self.render(messages, sizes)
             self._told.pop(messages[0].id, None)
             self._before += closed.entries
             self._weight += closed.weight
             self._most += closed.most
             self._plain = self._plain and closed.plain
         self._closed = place
-        return self.tell(self._turns[place], sizes)
+        return self.render(self._turns[place], sizes)
 
-    def tell(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
+    def render(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> RenderedExchange:
         cached = self._told.get(messages[0].id)
         if cached is not None and cached.messages == len(messages) and cached.last == messages[-1].id:
             return cached
-        exchange = _tell(messages, sizes)
+        exchange = _render(messages, sizes)
         if exchange.plain:
             self._told[messages[0].id] = exchange
         return exchange
@@ -132,13 +132,13 @@ class Exchanges:
             self._told = {message_id: self._told[message_id] for message_id in first if message_id in self._told}
 
 
-def _tell(messages: Sequence[Message], sizes: Mapping[str, int]) -> ToldExchange:
+def _render(messages: Sequence[Message], sizes: Mapping[str, int]) -> RenderedExchange:
     traced = trace(messages)
     entries = [entry for entry, _ in traced]
     # The size of a file is known elsewhere, so an exchange with one is weighed each time.
     plain = not any(map(parts_of, messages))
     weight, most = count_tokens(entries, sizes), most_of_text(entries) if plain else 0
-    return ToldExchange(messages[-1].id, len(messages), [*traced], weight, most, plain)
+    return RenderedExchange(messages[-1].id, len(messages), [*traced], weight, most, plain)
 
 
 def build(
@@ -188,17 +188,17 @@ def compose_weighed(
 ) -> Composed:
     """The same, with its weight. `exchanges` are those that were told before, and are added to."""
     left = budget - estimate_tokens(system or "") - sum([estimate_tokens(tool.description) + 50 for tool in tools])
-    if summary is None and (whole := exchanges.tell_all(current, left, sizes)) is not None:
+    if summary is None and (whole := exchanges.render_all(current, left, sizes)) is not None:
         return whole
     turns = _until(history, current)
-    before = () if summary is None else told(summary)
-    if turns and count_tokens(before) + exchanges.tell(turns[-1], sizes).weight > left:
+    before = () if summary is None else summary_exchange(summary)
+    if turns and count_tokens(before) + exchanges.render(turns[-1], sizes).weight > left:
         # There is no room for more than what is asked now.
         before = ()
     weight = count_tokens(before)
-    kept_exchanges: list[ToldExchange] = []
+    kept_exchanges: list[RenderedExchange] = []
     for messages in reversed(turns):
-        exchange = exchanges.tell(messages, sizes)
+        exchange = exchanges.render(messages, sizes)
         if kept_exchanges and weight + exchange.weight > left:
             break
         weight += exchange.weight
@@ -220,7 +220,7 @@ def followed_by(composed: Composed, entry: ConversationEntry) -> Composed:
 
 
 def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...], bool]:
-    """The newest exchanges that so many tokens may hold, at least one; and whether they are that many."""
+    """The newest exchanges that this many tokens may hold, at least one; and whether they are that many."""
     kept_groups: list[Sequence[Message]] = []
     for messages in reversed(by_turn(history)):
         budget -= count_tokens([entry for entry, _ in trace(messages)])
@@ -231,8 +231,8 @@ def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...]
     return tuple(message for message in history if message.id in taken), budget < 0
 
 
-def told(summary: str) -> Exchange:
-    """As data: what is in it cannot end it."""
+def summary_exchange(summary: str) -> Exchange:
+    """Quotes a summary as data: its text cannot end the quotation."""
     quoted = summary.replace("</summary>", "<\\/summary>")
     return UserEntry(content=f"{_OPENING}{quoted}{_CLOSING}"), AssistantEntry(text=_HEARD)
 

@@ -1,4 +1,4 @@
-"""Estimate — what a model call has used of which its provider has not told. Pure."""
+"""Estimate — the usage of a model call that its provider has not reported. Pure."""
 
 from agentvm.model.usage import Usage, at_least
 

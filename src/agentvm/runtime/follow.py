@@ -1,7 +1,7 @@
 """Follow — reads a session's events as they are committed. A follower holds a cursor and nothing else.
 
-It has no outbox and no task: it is woken when something was told of the session, and reads on when its peer has taken what it
-read before. So a slow peer costs a cursor, and an idle one a future.
+It has no outbox and no task: an event of the session wakes it, and it continues reading when its peer has taken the previous
+events. So a slow peer costs a cursor, and an idle one a future.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ GONE = "The events after this cursor are no longer kept; see limits.logDays"
 
 
 class SessionFollower:
-    """One reader of a session, from a cursor on. Used in a `with` block; whoever opens it has checked the right to read."""
+    """One reader of a session, from a cursor on. Used in a `with` block; its opener has checked the permission to read."""
 
     __slots__ = ("_broadcaster", "_container_id", "_key", "_replay", "_unstored", "_waiter", "cursor")
 
@@ -85,9 +85,14 @@ class SessionFollower:
         unstored, self._unstored = self._unstored, []
         return unstored
 
+    async def has_more(self) -> bool:
+        """Asks the database whether there are events after the cursor that have not arrived here."""
+        tenant_id, session_id = self._key
+        return await self._replay.has_more(tenant_id, self._container_id, session_id, self.cursor)
+
 
 class TurnFollower:
-    """The events of one turn, until it has ended. With `is_over` it has: what its log holds is read, and not waited for."""
+    """The events of one turn, until it has ended. With `is_over` it has: the log is read, without waiting for more."""
 
     __slots__ = ("_follower", "_read", "has_ended", "turn_id")
 
@@ -107,6 +112,9 @@ class TurnFollower:
         """Waits for the next events of the turn; none once it has ended. Cancelled, it has taken nothing."""
         while not self.has_ended:
             batch = await self._read()
+            if not batch and await self._follower.has_more():
+                # The node that has ended the turn is ahead of what is known here.
+                batch = await self._read()
             events = [event for event in batch if belongs_to(event, self.turn_id)]
             self.has_ended = not batch or any(isinstance(event.data, TurnResponse) for event in events)
             if events:

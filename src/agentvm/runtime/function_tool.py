@@ -54,13 +54,13 @@ def tool(
     one that only reads, and `world="closed"` for one that reaches nothing beyond this program.
     """
     if function is None:
-        return lambda given: _tool_of(given, name, description, effect, world, ask, timeout_seconds)
+        return lambda values: _tool_of(values, name, description, effect, world, ask, timeout_seconds)
     return _tool_of(function, name, description, effect, world, ask, timeout_seconds)
 
 
-def as_tool(given: Tool | Function) -> Tool:
+def as_tool(candidate: Tool | Function) -> Tool:
     """Returns a tool of an embedder; a bare function is one that may write to the world."""
-    return given if isinstance(given, Tool) else tool(given)
+    return candidate if isinstance(candidate, Tool) else tool(candidate)
 
 
 def _tool_of(
@@ -113,9 +113,9 @@ def _schema(arguments: type[msgspec.Struct], name: str) -> dict[str, object]:
     return {**own, **({"$defs": parts} if parts else {})}
 
 
-async def _run(function: Function, arguments: type[msgspec.Struct], given: dict[str, object]) -> object:
+async def _run(function: Function, arguments: type[msgspec.Struct], fields: dict[str, object]) -> object:
     try:
-        values = msgspec.convert(given, arguments)
+        values = msgspec.convert(fields, arguments)
     except msgspec.ValidationError as error:
         raise ToolFailed(f"The input does not fit: {explain(error, arguments)}") from None
     called = {name: getattr(values, name) for name in values.__struct_fields__}

@@ -40,5 +40,5 @@ def _tool(image: Image, uri: str) -> Tool:
     return Tool(spec=spec, run=_never, repeatable=True, transfers_to=uri)
 
 
-async def _never(given: dict[str, object]) -> object:
+async def _never(values: dict[str, object]) -> object:
     raise ToolFailed("a handoff needs a conversation")

@@ -1,12 +1,12 @@
-"""Histories — what models are told of the sessions that were talked in a moment ago, kept in memory between two turns.
+"""Histories — a cache of the prompts' histories of recently active sessions, between two turns.
 
 Theory of operation. A history is read from the store once; messages that are committed afterwards are added when they are told,
-in the order of their commits. Whatever else changes a history (a rewind, a summary, a part that a provider refused, retention,
-an import) makes it be forgotten, and the next turn reads it again. A history that changed while it was being read is not kept.
-So what is kept is always what the store would give, and losing it costs no more than a read.
+in the order of their commits. Other changes of a history (a rewind, a summary, a part that a provider refused, retention, an
+import) drop it from the cache, and the next turn reads it again. A history that changed while it was being read is not kept.
+The cached history is therefore always equal to the stored one, and losing it costs one read.
 
-Of a long session the newest messages are kept, as many as fill the window of the model, and beside them their exchanges as
-models are told them: what a step costs depends on the window, and not on the length of the session.
+Of a long session the newest messages that fit the model's window are cached, with their rendered exchanges: the cost of a step
+depends on the window, not on the length of the session.
 """
 
 from collections import OrderedDict
@@ -50,13 +50,13 @@ MESSAGE_BYTES = 1_024
 """Approximate memory of a message besides its text."""
 
 IDLE_SECONDS = 60.0
-"""A history that no turn has needed for so long is forgotten."""
+"""A history that no turn has needed for this long is forgotten."""
 
 Key = tuple[TenantId, SessionId]
 
 
 class Keep(Protocol):
-    """Keeps what was read; `window` is the number of tokens that a truncated history fills."""
+    """Keeps the messages that were read; `window` is the number of tokens that a truncated history fills."""
 
     def __call__(self, recalled: Recalled, window: int = 0, /) -> None: ...
 
@@ -65,7 +65,7 @@ class Keep(Protocol):
 class _History:
     recalled: Recalled
     summary: bool
-    """Whether it was read with the summary in place of what that covers."""
+    """Whether it was read with the summary in place of the messages that it covers."""
     messages: dict[str, Message]
     bytes: int
     max_bytes: int
@@ -74,11 +74,11 @@ class _History:
     """Tokens that it fills, as far as the session has them."""
     exchanges: Exchanges
     plain: bool
-    """Whether nothing in it is a file or a stranger's text."""
+    """Whether nothing in it is a file or untrusted text."""
 
 
 class Histories:
-    """An effector: adds what is told."""
+    """An effector: adds new messages."""
 
     kinds = (
         UserMessageEvent,
@@ -100,11 +100,13 @@ class Histories:
         self._bytes = 0
         self._reading: dict[Key, int] = {}
         """Changes of each history that is being read."""
+        self._released: dict[Key, tuple[int, float]] = {}
+        """Histories that other nodes may change since a moment: the window of each, and when it was used last."""
 
     def find(
         self, tenant_id: TenantId, session_id: SessionId, current: MessageId, *, summary: bool, window: int = 0
     ) -> Recalled | None:
-        """The history with that message, which is answered now, up to so many tokens; None when it must be read."""
+        """The history with that message, which is answered now, up to this many tokens; None when it must be read."""
         history = self._kept.get((tenant_id, session_id))
         if history is None or history.summary is not summary or current not in history.messages or history.window < window:
             return None
@@ -121,7 +123,8 @@ class Histories:
 
     @contextmanager
     def reading(self, tenant_id: TenantId, session_id: SessionId, *, summary: bool) -> Iterator[Keep]:
-        """Entered before the store is asked; yields what keeps its answer, if nothing has changed meanwhile.
+        """Entered before a read of the store; yields a function that caches its result, unless the history has changed in the
+        meantime.
 
         An answer that was truncated is kept with the window that it fills.
         """
@@ -164,23 +167,34 @@ class Histories:
         elif isinstance(data, MessageEvent):
             self._add((event.tenant_id, session_id), data.message)
 
-    def expect(self, tenant_id: TenantId, session_id: SessionId, told: Sequence[EventData]) -> bool:
+    def expect(self, tenant_id: TenantId, session_id: SessionId, contents: Sequence[EventData]) -> bool:
         """Adds messages that are about to be told; False when the history is not kept. `forget` when they cannot be stored."""
         key = (tenant_id, session_id)
         if key not in self._kept:
             return False
-        for data in told:
+        for data in contents:
             if isinstance(data, MessageEvent):
                 self._add(key, data.message)
         return key in self._kept
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """The history has changed otherwise than by a message that was told."""
+        """The history has changed in another way than by a new message."""
         key = (tenant_id, session_id)
         self._note(key)
         history = self._kept.pop(key, None)
         if history is not None:
             self._bytes -= history.bytes
+
+    def release(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Other nodes may change the history from now on, or have done so: it must be read again before the next turn."""
+        history = self._kept.get((tenant_id, session_id))
+        self.forget(tenant_id, session_id)
+        if history is not None:
+            self._released[tenant_id, session_id] = (history.window, history.used_at)
+
+    def take_released(self, tenant_id: TenantId, session_id: SessionId) -> int | None:
+        """The window of a history that was released a moment ago, once: it is worth reading before the next turn begins."""
+        return self._released.pop((tenant_id, session_id), (None, 0.0))[0]
 
     def forget_all(self) -> None:
         """Any history may have changed."""
@@ -188,10 +202,11 @@ class Histories:
             self.forget(*key)
 
     def expire(self) -> None:
-        """Forgets what no turn has needed for a while."""
+        """Drops histories that no turn has needed for a while."""
         oldest = anyio.current_time() - IDLE_SECONDS
         while self._kept and next(iter(self._kept.values())).used_at < oldest:
             self.forget(*next(iter(self._kept)))
+        self._released = {key: one for key, one in self._released.items() if one[1] >= oldest}
 
     def _note(self, key: Key) -> None:
         if key in self._reading:

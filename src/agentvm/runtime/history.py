@@ -1,7 +1,7 @@
-"""History — what was said, in the order of the conversation, and what is to be done to rewrite it. Pure.
+"""History — the messages of a session in the order of the conversation, and how they are rewritten. Pure.
 
-Messages are stored in the order in which they came. One that was queued came before the answer ahead of it, so a conversation
-is read turn by turn: what a user said, and everything that was done about it.
+Messages are stored in the order in which they came. A queued message was stored before the answer to the previous one, so a
+conversation is read turn by turn: a user message and everything that follows from it.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ class Rewrite:
     folded: int = 0
     """The messages to rewind, an answer with its tool calls counted as one."""
     tainted: bool = False
-    """Whether the new message takes the place of one with a stranger's text."""
+    """Whether the new message takes the place of one with untrusted text."""
 
     def rewound(self, session_id: SessionId, rewind_id: RewindId, at: int) -> SessionRewound | None:
         """Returns the event of taking back; None if nothing is taken."""
@@ -43,7 +43,7 @@ class Rewrite:
 
 
 Choose = Callable[[Sequence[Message]], Rewrite]
-"""Says what to do to a history. Asked when nobody else can change it."""
+"""Chooses the rewrite of a history. Called while no other caller can change it."""
 
 
 REWRITE_MAX_BYTES = 64 * 1024 * 1024
@@ -73,7 +73,7 @@ def up_to(history: Sequence[Message], last: MessageId) -> list[Message]:
 
 
 def keep_to(last: MessageId) -> Choose:
-    """Takes back what came after that message."""
+    """Removes all messages after that message."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
@@ -83,7 +83,7 @@ def keep_to(last: MessageId) -> Choose:
 
 
 def take_from(first: MessageId) -> Choose:
-    """Takes back that message and what came after it."""
+    """Removes that message and all later ones."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
@@ -93,20 +93,20 @@ def take_from(first: MessageId) -> Choose:
 
 
 def edit(message_id: MessageId, content: UserContent) -> Choose:
-    """Says something else in place of that message; what came after it is taken back with it."""
+    """Replaces that message; all later messages are removed."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
         place = _place(ordered, message_id)
         if not isinstance(ordered[place], UserMessage):
-            raise InvalidInput(f"{message_id} was not said by a user; only such messages can be edited")
+            raise InvalidInput(f"{message_id} is not a message of a user; only those can be edited")
         return _rewrite(ordered, place, content, tainted=is_foreign(ordered[place]))
 
     return choose
 
 
 def regenerate(message_id: MessageId | None) -> Choose:
-    """Says the same again: what the message is an answer to, by default what was said last."""
+    """Asks the question of that answer again; by default the last one."""
 
     def choose(history: Sequence[Message]) -> Rewrite:
         ordered = in_order(history)
@@ -114,7 +114,7 @@ def regenerate(message_id: MessageId | None) -> Choose:
         question_place = next((place for place in range(end, -1, -1) if isinstance(ordered[place], UserMessage)), None)
         question = None if question_place is None else ordered[question_place]
         if question_place is None or not isinstance(question, UserMessage):
-            raise InvalidInput("Nothing was asked yet; send a message first")
+            raise InvalidInput("There is no message yet; send one first")
         return _rewrite(ordered, question_place, question.content, tainted=question.tainted)
 
     return choose

@@ -1,4 +1,4 @@
-"""Housekeeping — what a runtime does beside its turns: recovery after a start, periodic work, and the end of every agent."""
+"""Housekeeping — the work of a runtime beside its turns: recovery after a start, periodic work, and the end of every agent."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,13 +8,17 @@ import anyio
 import anyio.abc
 
 from agentvm.errors import ShuttingDown
+from agentvm.errors.cluster import SessionMoved
 from agentvm.events.lifecycle import SessionDestroyed
+from agentvm.model.node import TurnScope
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.tasks import open_tasks
 
 if TYPE_CHECKING:
     from agentvm.runtime.recovery.restart import Recovery
     from agentvm.runtime.runtime import Runtime
+
+SHUTDOWN_TRIES_MAX = 3
 
 
 async def recover(recovery: "Recovery", runtime: "Runtime") -> None:
@@ -35,7 +39,7 @@ async def _keep(recovery: "Recovery", runtime: "Runtime", tasks: anyio.abc.TaskG
             # The next start finds them.
             return
     tasks.start_soon(recovery.run)
-    tasks.start_soon(runtime.keep_house)
+    tasks.start_soon(runtime.housekeep)
 
 
 @asynccontextmanager
@@ -51,8 +55,25 @@ async def housekeeping(recovery: "Recovery", runtime: "Runtime") -> AsyncIterato
             tasks.cancel_scope.cancel()
 
 
-async def say_goodbye(agent: Agent) -> None:
-    """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
+async def announce_shutdown(agent: Agent) -> None:
+    """Notifies the session's subscribers that its agent has ended; completed even if the caller is cancelled."""
     event = SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=agent.container_id)
     with anyio.CancelScope(shield=True):
-        await agent.writer.tell((event,))
+        for _ in range(SHUTDOWN_TRIES_MAX):
+            try:
+                await agent.writer.write((event,))
+            except SessionMoved as moved:
+                if moved.runner is not None:
+                    # Its turns have moved with the session: subscribers hear of them from there.
+                    return
+                # Another node has run a turn since; its events have been read by now.
+            else:
+                return
+
+
+async def stop_turns(runtime: "Runtime", scope: TurnScope) -> None:
+    """Ends such turns of this process, with their agents."""
+    async with open_tasks() as tasks:
+        for agent in runtime.roster:
+            if scope.covers(agent.tenant_id, agent.container_id, agent.image_id, agent.session_id):
+                tasks.start_soon(runtime.stop_agent, agent)

@@ -1,4 +1,5 @@
-"""Invocation — one call of a tool outside a conversation, by the same rules and limits as in one. Nobody is waited for."""
+"""Invocation — one call of a tool outside a conversation, by the same rules and limits as in one. It never waits for a
+person."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Journal — every event of a session gets its number, is committed, and only then is told.
+"""Journal — every event of a session gets its number, is committed, and only then sent.
 
 Theory of operation. An agent posts events; each gets the next `seq` of its session. A single flusher takes everything that was
 posted, of all sessions together, commits it in one transaction and sends it in order. So a peer never receives an event that a
@@ -6,10 +6,10 @@ crash could revert, numbers have no gaps, and the disk syncs at most once per `C
 are active.
 
 A token costs no row. In each commit all sessions share one journal entry, which carries their events until the turn is over;
-then the session's events are folded into one compact chunk of its log, in the commit that ends the turn, and journal
-entries nobody needs are dropped. Messages and turns are rows of their own from the beginning.
+then the session's events are folded into one compact chunk of its log, in the commit that ends the turn, and unneeded journal
+entries are dropped. Messages and turns are rows of their own from the beginning.
 
-When the disk refuses, nothing of the batch was stored or told: numbers are taken back, and every poster hears of it.
+When the commit fails, nothing of the batch was stored or sent: the numbers are reused, and every poster gets the error.
 
 In a cluster the commit that opens a turn takes the session for this node, and the one that ends the last turn lets it go; see
 `agentvm.storage.sql.nodes`. A session that another node runs, or has run since its log was read, is refused like a
@@ -52,19 +52,19 @@ Publish = Callable[[SessionLog, Sequence[Event]], None]
 
 
 class Journal:
-    """Commits what is posted, then tells it."""
+    """Commits posted events, then sends them."""
 
     def __init__(
         self,
         store: Store,
-        tell: Callable[[Sequence[Event]], None],
+        broadcast: Callable[[Sequence[Event]], None],
         clock: Clock,
         changed: Callable[[TenantId, SessionId], None] = lambda tenant_id, session_id: None,
     ) -> None:
-        """`changed` is told when another node has written to a session of which something is known here."""
+        """`changed` is called when another node has written to a session that is known here."""
         self._store = store
         self._changed = changed
-        self._tell = tell
+        self._broadcast = broadcast
         self._clock = clock
         self._batch = Batch()
         self._flushing = Batch()
@@ -80,12 +80,12 @@ class Journal:
         self._claimed: dict[SessionLog, None] = {}
         self._pruning = False
         self.publish: Publish | None = None
-        """In a cluster: passes on what was told, for those who follow it on other nodes."""
+        """In a cluster: forwards sent events to followers on other nodes."""
         self.moved: Callable[[SessionLog, int], None] | None = None
-        """In a cluster: told of a log that other nodes have continued, and of the last event that was told of it here."""
+        """In a cluster: called with a log that another node has continued, and the last event of it that was sent here."""
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
-        """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
+        """The session's log, shared by all of its users. `SessionNotFound` if the session is gone."""
         key = (tenant_id, session_id)
         log = self._logs.get(key)
         if log is None or log.stale:
@@ -107,11 +107,11 @@ class Journal:
             self.moved(log, before)
 
     def _is_posted(self, log: SessionLog) -> bool:
-        """Whether something of the log is being committed, or waits for it."""
+        """Whether events of the log are being committed, or wait for it."""
         return log in self._batch.parts or (log in self._flushing.parts and not self._flushing.done.is_set())
 
     def is_writing(self, tenant_id: TenantId, session_id: SessionId) -> bool:
-        """Whether something of the session is being committed, or waits for it."""
+        """Whether events of the session are being committed, or wait for it."""
         log = self._logs.get((tenant_id, session_id))
         return log is not None and self._is_posted(log)
 
@@ -129,8 +129,8 @@ class Journal:
         return log
 
     async def commit_of(self, log: SessionLog) -> None:
-        """Returns after the commit that something of the log is in, or waits for."""
-        await wait_for(self._batch if log in self._batch.parts else self._flushing)
+        """Returns after the commit that holds the queued events of the log."""
+        await self._wait_for(self._batch if log in self._batch.parts else self._flushing)
 
     def claimed(self) -> tuple[SessionLog, ...]:
         """The logs of the sessions that this node runs."""
@@ -143,7 +143,7 @@ class Journal:
         self._changed(log.tenant_id, log.session_id)
 
     def find(self, tenant_id: TenantId, session_id: SessionId) -> SessionLog | None:
-        """The session's log, if anybody writes to it."""
+        """The session's log, if it is being written."""
         return self._logs.get((tenant_id, session_id))
 
     def adopt(self, log: SessionLog) -> None:
@@ -166,8 +166,8 @@ class Journal:
     def crowded(self) -> bool:
         return self._batch.count > CROWDED_MIN
 
-    def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> Batch:
-        """Numbers the events and lets them be committed and told soon. Never waits.
+    def post(self, log: SessionLog, contents: Sequence[EventData], scope: EventScope) -> Batch:
+        """Numbers the events and lets them be committed and sent soon. Never waits.
 
         Raises when an earlier post of the same turn was taken back.
         """
@@ -178,33 +178,42 @@ class Journal:
         batch = self._batch
         if not batch.parts:
             self._wakeup.set()
-        batch.add(log, scope.turn_id, log.number(told, scope, self._clock()))
+        batch.add(log, scope.turn_id, log.number(contents, scope, self._clock()))
         return batch
 
     def check(self, log: SessionLog, scope: EventScope) -> None:
-        """Raises when something of this turn was taken back; once."""
+        """Raises once when events of this turn were withdrawn."""
         error = log.failed.pop(scope.turn_id, None)
         if error is not None:
             raise error
 
-    async def emit(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> None:
-        """Returns when the events are committed and told; raises when they are not."""
-        await self.confirm(self.post(log, told, scope), log, scope)
+    async def emit(self, log: SessionLog, contents: Sequence[EventData], scope: EventScope, *, is_urgent: bool = False) -> None:
+        """Returns when the events are committed and sent; raises when they are not. Urgent ones are not put off."""
+        batch = self.post(log, contents, scope)
+        if is_urgent:
+            # After they were posted: before, another commit might use up the hurry.
+            self.pace.hurry()
+        await self.confirm(batch, log, scope)
 
     async def confirm(self, batch: Batch | None, log: SessionLog, scope: EventScope) -> None:
-        """Returns when what was posted in that batch is committed and told; raises when it is not."""
+        """Returns when the events of that batch are committed and sent; raises when the commit fails."""
         if batch is None:
             return
-        await wait_for(batch)
+        await self._wait_for(batch)
         log.failed.pop(scope.turn_id, None)
         error = batch.errors.get((log, scope.turn_id))
         if error is not None:
             raise error
 
     async def settle(self, log: SessionLog, scope: EventScope) -> None:
-        """Waits until everything posted so far is committed and told; raises when something of this turn is not."""
-        await wait_for(self._batch if self._batch.parts else self._flushing)
+        """Waits until everything posted so far is committed and sent; raises when an event of this turn is refused."""
+        await self._wait_for(self._batch if self._batch.parts else self._flushing)
         self.check(log, scope)
+
+    async def _wait_for(self, batch: Batch) -> None:
+        if batch is self._batch:
+            self.pace.expect()
+        await wait_for(batch)
 
     async def run(self) -> None:
         """Flushes until closed. Cannot be cancelled: posters wait for it, also those that clean up after a cancellation."""
@@ -217,7 +226,7 @@ class Journal:
         self._closed = True
 
     async def probe(self) -> None:
-        """While the store refuses, tries it again every second: nobody else may, as long as a server is not ready."""
+        """While the store refuses, tries it again every second: other callers may not, as long as a server is not ready."""
         while True:
             await anyio.sleep(PROBE_SECONDS)
             if self.failing:
@@ -230,13 +239,13 @@ class Journal:
                     self.failing = False
 
     def close(self) -> None:
-        """`run` commits what was posted, and ends; later posts are refused."""
+        """`run` commits the posted events, and ends; later posts are refused."""
         self._closing = True
         self._wakeup.set()
         self.pace.hurry()
 
     async def flush(self) -> None:
-        """Commits what was posted. For `run`: two at a time would commit out of order."""
+        """Commits the posted events. For `run`: two at a time would commit out of order."""
         batch, self._batch, self._wakeup = self._batch, Batch(), anyio.Event()
         if self._closing:
             self._wakeup.set()
@@ -252,7 +261,7 @@ class Journal:
             batch.done.set()
 
     async def _commit(self, batch: Batch) -> None:
-        """One session whose writes cannot be stored keeps nobody else's from being."""
+        """A session whose writes cannot be stored does not prevent the writes of others."""
         while True:
             try:
                 await self._commit_all(batch)
@@ -318,7 +327,7 @@ class Journal:
             self._fail(batch, gone)
         for log, part in parts.items():
             try:
-                self._tell(part.events)
+                self._broadcast(part.events)
             except Exception:  # Protects every other listener.
                 logger.exception("telling_crashed", session_id=log.session_id)
             if self.publish is not None:
@@ -341,14 +350,14 @@ class Journal:
                 self._claimed[log] = None
 
     def _add_notices(self, writes: Sequence[SessionWrite], parts: Iterable[BatchPart]) -> list[SessionWrite]:
-        """Adds what webhooks are told of, for tenants that may have some."""
+        """Adds the notices of webhooks, for tenants that may have some."""
         return [
             msgspec.structs.replace(write, notices=notices_of(part.events)) if write.tenant_id in self._store.hooked else write
             for write, part in zip(writes, parts, strict=True)
         ]
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
-        """Journal entries below this number are needed by nobody once the folded logs need none."""
+        """Returns the number below which journal entries are unneeded once the folded logs need none."""
         if not self._pruning and not any(log.entry for log in folded):
             return 0
         return min((log.entry for log in self._unfolded if log not in folded), default=_ENTRY_MAX)
@@ -361,9 +370,9 @@ class Journal:
             self._wakeup.set()
 
     def _fail(self, batch: Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
-        """Reverts logs of which nothing was stored, with the events that were posted meanwhile on top."""
+        """Reverts logs of which nothing was stored, with the events that were posted in the meantime on top."""
         for log, error in errors.items():
-            log.take_back()
+            log.drop_uncommitted()
             if isinstance(error, SessionNotFound):
                 self._give_up(log)
         batch.fail(errors)
@@ -373,12 +382,12 @@ class Journal:
 @asynccontextmanager
 async def open_journal(
     store: Store,
-    tell: Callable[[Sequence[Event]], None],
+    broadcast: Callable[[Sequence[Event]], None],
     clock: Clock,
     changed: Callable[[TenantId, SessionId], None] = lambda tenant_id, session_id: None,
 ) -> AsyncIterator[Journal]:
-    """A journal that flushes by itself; leaving flushes the rest. Whoever posts to it must have ended by then."""
-    journal = Journal(store, tell, clock, changed)
+    """A journal that flushes by itself; leaving flushes the rest. Its callers must have ended by then."""
+    journal = Journal(store, broadcast, clock, changed)
     async with open_tasks() as tasks:
         tasks.start_soon(journal.run)
         try:

@@ -1,6 +1,6 @@
 """Large — room for large messages in the commit that all sessions share.
 
-Whoever says little would otherwise wait for all that others say at once: a commit of megabytes takes as long for everybody.
+Small messages would otherwise wait for large ones of others: a commit of megabytes takes equally long for all.
 """
 
 from contextlib import AbstractAsyncContextManager, nullcontext

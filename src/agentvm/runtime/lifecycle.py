@@ -1,4 +1,4 @@
-"""Lifecycle — what an agent may do in which state. Everything that affects the state is in this table."""
+"""Lifecycle — the moves of an agent in each state. Everything that affects the state is in this table."""
 
 from enum import Enum
 
@@ -40,7 +40,7 @@ MOVES: dict[tuple[AgentState, Move], AgentState] = {
 
 
 def move(state: AgentState, what: Move) -> AgentState:
-    """The state after `what`; `AgentNotRunning` where the table has no such move."""
+    """The state after a move; `AgentNotRunning` where the table has no such move."""
     try:
         return MOVES[state, what]
     except KeyError:

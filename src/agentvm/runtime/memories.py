@@ -1,11 +1,14 @@
-"""Memories — what agents of a container are told in every conversation: read once, kept in memory, chosen for each turn.
+"""Memories — the memories in every prompt of the agents of a container: read once, kept in memory, chosen for each turn.
 
-Theory of operation. Whatever changes memories goes through here, or is told as an event: a rewind, the end of a container. What
-changed while it was being read is not kept, and nothing is where several nodes share a database. So what is kept is what the
-store would give.
+Theory of operation. All changes of memories pass through here or arrive as events: a rewind, the deletion of a container.
+Memories that change while they are being read are not kept, and none are where several nodes share a database. The cache is
+therefore always equal to the store. There a turn that is about to begin has them read ahead, so that its call need not wait for
+them.
 """
 
 from collections.abc import Iterable
+
+import anyio
 
 from agentvm.events.base import Event
 from agentvm.events.lifecycle import ContainerDeleted, SessionRewound
@@ -22,19 +25,34 @@ KEPT_MAX = 10_000
 """Memories, and containers without any, that are kept."""
 QUESTION_MAX = 2_000
 """Characters of a message that are compared with memories."""
+AHEAD_MS = 1_000
+"""Age up to which memories that were read ahead are told."""
 
 Key = tuple[TenantId, ContainerId]
 
 
 class Memories:
-    """The memories of all containers. An effector: forgets what events say has changed."""
+    """The memories of all containers. An effector: drops the memories that events report as changed."""
 
     kinds = (SessionRewound, ContainerDeleted)
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: Cache[Key, tuple[Memory, ...]] = Cache(KEPT_MAX, weigh=lambda memories: len(memories) + 1)
+        self._ahead: Cache[Key, tuple[Memory, ...]] = Cache(KEPT_MAX, age_ms=AHEAD_MS, weigh=lambda memories: len(memories) + 1)
         self._changes = 0
+
+    async def read_ahead(self, key: Key) -> None:
+        """Reads the memories for the turn that begins now."""
+        before = self._changes
+        memories = await self.recall(key)
+        if before == self._changes:
+            self._ahead.put(key, memories, _now_ms())
+
+    async def recall_ahead(self, key: Key) -> tuple[Memory, ...]:
+        """Returns the memories that were read ahead a moment ago, else as `recall`."""
+        ahead = self._ahead.get(key, _now_ms())
+        return await self.recall(key) if ahead is None else ahead
 
     async def recall(self, key: Key) -> tuple[Memory, ...]:
         """Returns the memories of a container, proposed ones as well, the newest first."""
@@ -72,14 +90,20 @@ class Memories:
         """The memories of the container have changed."""
         self._changes += 1
         self._kept.drop(key)
+        self._ahead.drop(key)
 
     def forget_all(self) -> None:
         """Any memories may have changed."""
         self._changes += 1
         self._kept.clear()
+        self._ahead.clear()
 
     def _of(self, key: Key) -> MemoryStore:
         return self._store.tenant(key[0]).container(key[1]).memories
+
+
+def _now_ms() -> int:
+    return int(anyio.current_time() * 1000)
 
 
 def choose(memories: Iterable[Memory], question: str) -> tuple[Memory, ...]:

@@ -1,7 +1,6 @@
 """Message files — the files attached to a user's message, as sandboxes show them in `/in`."""
 
 import base64
-import binascii
 import mimetypes
 import unicodedata
 
@@ -35,12 +34,12 @@ async def _read(store: AttachmentStore, part: ImagePart | FilePart) -> bytes | N
     plain = split_data_url(part)
     try:
         return base64.b64decode(plain.data, validate=True) if isinstance(plain, ImagePart | FilePart) else None
-    except binascii.Error:
+    except ValueError:
         return None
 
 
 def file_name(part: ImagePart | FilePart) -> str:
-    """Returns the last part of the name that the sender gave, without what no name should have; else one by its type."""
+    """Returns the last part of the name that the sender gave, without unsafe characters; else one by its type."""
     own_name = (part.filename if isinstance(part, FilePart) else part.name) or ""
     name = unicodedata.normalize("NFC", own_name.replace("\\", "/").rpartition("/")[2])
     name = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cc", "Cs", "Cf")).strip().lstrip(".")

@@ -1,8 +1,8 @@
 """Model call — the one way to ask a model: for turns, titles and summaries.
 
-Theory of operation. The provider chain names a provider; a slot of it is taken; the prompt is built; what the call may use is
+Theory of operation. The provider chain names a provider; a slot of it is taken; the prompt is built; the maximum of the call is
 reserved; that the call is made is committed; then the request leaves. A request that never left, or that the provider refused
-before it answered, is withdrawn and costs nothing. Every other call is settled once, for what the provider reported or for an
+before it answered, is withdrawn and costs nothing. Every other call is settled once, by the provider's report or by an
 estimate. A fallback is asked only while nothing was answered.
 """
 
@@ -21,7 +21,7 @@ from agentvm.errors import ProviderError, ProviderTimeout, Refused
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.ledger import Planned
 from agentvm.runtime.attached import Filled
-from agentvm.runtime.provider_chain import Asked, ProviderChain
+from agentvm.runtime.provider_chain import ProviderAttempt, ProviderChain
 
 
 class CallRecord(Protocol):
@@ -31,16 +31,16 @@ class CallRecord(Protocol):
     def tenant_id(self) -> TenantId: ...
 
     @property
-    def heard(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the provider has begun to answer the call in progress."""
 
     def prompt(self, chosen: Chosen) -> AbstractAsyncContextManager[Filled | None]:
-        """The prompt for one provider; None when there is nothing that it could be asked."""
+        """The prompt for one provider; None if this provider cannot be called."""
 
     async def admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
-        """Reserves what the call may use; the prompt, with as long an answer as there is room for. Raises `Refused`."""
+        """Reserves the maximum of the call: the prompt, with as long an answer as there is room for. Raises `Refused`."""
 
-    async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+    async def begin(self, provider: ProviderAttempt, prompt: Prompt, attempt: int) -> None:
         """Commits that the call is made."""
 
     async def receive(self, output: ModelOutput) -> None: ...
@@ -83,7 +83,8 @@ def plan(
 
 
 async def ask(chain: ProviderChain, record: CallRecord) -> Chosen | None:
-    """Returns the provider that answered; None when there was nothing to ask any of them. Raises why nobody answered."""
+    """Returns the provider that answered; None if none of them could be called. Raises the last failure if no provider
+    answered."""
     while not chain.empty:
         response = await chain.next()
         if await _try(chain, response, record):
@@ -91,74 +92,74 @@ async def ask(chain: ProviderChain, record: CallRecord) -> Chosen | None:
     return None
 
 
-async def _try(chain: ProviderChain, asked: Asked, record: CallRecord) -> bool:
-    """Whether this provider answered; when another is to be asked, nothing was answered and nothing is reserved."""
+async def _try(chain: ProviderChain, provider: ProviderAttempt, record: CallRecord) -> bool:
+    """Whether this provider answered; if another one has to be called, there was no output and nothing is reserved."""
     try:
         # The slot first: a call that waits for it holds no files in memory.
-        async with asked.chosen.slot(record.tenant_id), record.prompt(asked.chosen) as filled:
-            if filled is None or not await _admit(asked, filled, record):
-                chain.skip(asked)
+        async with provider.chosen.slot(record.tenant_id), record.prompt(provider.chosen) as filled:
+            if filled is None or not await _admit(provider, filled, record):
+                chain.skip(provider)
                 return False
-            await record.begin(asked, filled.prompt, chain.attempts)
-            await _call(asked, filled, record, chain.patience(asked))
+            await record.begin(provider, filled.prompt, chain.attempts)
+            await _call(provider, filled, record, chain.patience(provider))
     except ProviderError as error:
-        if asked.attempt.spoken:
-            asked.attempt.failed(error)
+        if provider.attempt.spoken:
+            provider.attempt.failed(error)
             raise
-        chain.failed(asked, error)
+        chain.failed(provider, error)
         return False
     finally:
-        asked.attempt.leave()
+        provider.attempt.leave()
     return True
 
 
-async def _admit(asked: Asked, filled: Filled, record: CallRecord) -> bool:
+async def _admit(provider: ProviderAttempt, filled: Filled, record: CallRecord) -> bool:
     try:
-        filled.replace(await record.admit(asked.chosen, filled.prompt))
+        filled.replace(await record.admit(provider.chosen, filled.prompt))
     except Refused:
-        if asked.place == 0:
+        if provider.place == 0:
             raise
         # A fallback that must not be paid for is passed over.
         return False
     return True
 
 
-async def _call(asked: Asked, filled: Filled, record: CallRecord, until: float) -> None:
+async def _call(provider: ProviderAttempt, filled: Filled, record: CallRecord, until: float) -> None:
     sending, refused, cut = Sending(), False, True
     try:
-        asked.attempt.sent()
+        provider.attempt.sent()
         with sending:
-            await _receive(asked, filled, record, until)
+            await _receive(provider, filled, record, until)
         cut = False
     except ProviderError as error:
         refused, cut = not error.unanswered, False
         raise
     finally:
-        if not record.heard and (refused or not sending.left):
+        if not record.has_begun and (refused or not sending.left):
             await record.withdraw()
         else:
-            await record.settle(asked.chosen, cut=cut)
-    record.check(asked.chosen)
+            await record.settle(provider.chosen, cut=cut)
+    record.check(provider.chosen)
 
 
-async def _receive(asked: Asked, filled: Filled, record: CallRecord, until: float) -> None:
-    async with aclosing(asked.chosen.driver.run(filled.take())) as outputs:
+async def _receive(provider: ProviderAttempt, filled: Filled, record: CallRecord, until: float) -> None:
+    async with aclosing(provider.chosen.driver.run(filled.take())) as outputs:
         # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
-        first = await anext(outputs, None) if until == math.inf else await _first(asked, outputs, until)
+        first = await anext(outputs, None) if until == math.inf else await _first(provider, outputs, until)
         filled.sent()
         if first is not None:
-            asked.attempt.answered()
+            provider.attempt.answered()
             await record.receive(first)
             async for output in outputs:
                 await record.receive(output)
 
 
-async def _first(asked: Asked, outputs: AsyncIterator[ModelOutput], until: float) -> ModelOutput | None:
+async def _first(provider: ProviderAttempt, outputs: AsyncIterator[ModelOutput], until: float) -> ModelOutput | None:
     began = anyio.current_time()
     with anyio.CancelScope(deadline=until) as silent:
         return await anext(outputs, None)
     assert silent.cancelled_caught
     waited = anyio.current_time() - began
-    error = ProviderTimeout(f"{asked.chosen.provider} did not begin to answer in time; try again", waited=waited)
+    error = ProviderTimeout(f"{provider.chosen.provider} did not begin to answer in time; try again", waited=waited)
     error.unanswered = True
     raise error

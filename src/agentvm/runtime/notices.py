@@ -1,4 +1,4 @@
-"""Notices — the events of a session that webhooks are told of. Pure."""
+"""Notices — the events of a session that webhooks receive. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from agentvm.events.base import Event, EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.tool import WaitChanged
 from agentvm.events.turn import TurnResponse
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, is_sub_session
 from agentvm.model.usage import Usage
 from agentvm.model.wait import ToolWait, WaitId, WaitKind
@@ -31,7 +31,7 @@ class TurnNotice(Record):
 
 
 class WaitNotice(Record):
-    """A tool call that waits for somebody. Its input is read from `/v1/waits/{waitId}`."""
+    """A tool call that waits for an answer. Its input is read from `/v1/waits/{waitId}`."""
 
     wait_id: WaitId
     turn_id: TurnId
@@ -87,29 +87,12 @@ def _turn_notice(ended: TurnResponse, scope: EventScope) -> Notice:
 
 
 def _wait_notice(wait: ToolWait) -> Notice:
-    data = WaitNotice(
-        wait_id=wait.wait_id,
-        turn_id=wait.turn_id,
-        session_id=wait.session_id,
-        container_id=wait.container_id,
-        kind=wait.kind,
-        tool=wait.tool,
-        why=wait.why,
-        expires_at=wait.expires_at,
-    )
-    return _notice("wait.created", wait.wait_id, wait.asked_at, wait.container_id, data)
+    return _notice("wait.created", wait.wait_id, wait.asked_at, wait.container_id, record_from(WaitNotice, wait))
 
 
 def _quota_notice(warning: QuotaWarning, event: Event) -> Notice:
     scope = event.scope
-    data = QuotaNotice(
-        metric=warning.metric,
-        limit=warning.limit,
-        used=warning.used,
-        reset_at=warning.reset_at,
-        turn_id=scope.turn_id,
-        container_id=scope.container_id,
-    )
+    data = record_from(QuotaNotice, scope, warning)
     # A turn warns of a metric once.
     about = f"{scope.turn_id or scope.session_id}_{warning.metric}"
     return _notice("quota.warning", about, event.timestamp, scope.container_id, data)

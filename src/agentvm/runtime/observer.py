@@ -19,12 +19,16 @@ class Observer:
         self._handlers: dict[str, dict[object, EventHandler]] = {}
         self._streams: dict[MemoryObjectSendStream[WireEvent], None] = {}
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
+        """Without a kind the handler is called for every event."""
+        name, called = (kind, handler) if isinstance(kind, str) else ("*", kind)
+        if called is None:
+            raise TypeError("on() needs a handler")
         key = object()
-        self._handlers.setdefault(kind, {})[key] = handler
+        self._handlers.setdefault(name, {})[key] = called
 
         def unsubscribe() -> None:
-            self._handlers.get(kind, {}).pop(key, None)
+            self._handlers.get(name, {}).pop(key, None)
 
         return unsubscribe
 
@@ -51,7 +55,7 @@ class Observer:
                 self._end(stream)
 
     def end_streams(self) -> None:
-        """Iterators end after what they already have."""
+        """Iterators end after the events that they already have."""
         for stream in tuple(self._streams):
             self._end(stream)
 

@@ -1,7 +1,7 @@
 """Outbox reader — returns the next frames for a peer: from its channel, and events that its subscriptions have missed.
 
-A subscription that cannot follow, because the peer reads slowly or has asked for the past, is fed page by page from the log and
-goes live again when it has caught up. So a slow peer costs a bounded outbox, and nobody else notices it.
+A subscription that is behind, because the peer reads slowly or has requested earlier events, is served page by page from the
+log and becomes live again when it has caught up. So a slow peer costs a bounded outbox, and other peers do not notice it.
 """
 
 import anyio
@@ -74,7 +74,7 @@ class OutboxReader:
         try:
             missed = await self._replay.read(tenant_id, subscription.container_id, subscription.session_id, after)
         except SessionNotFound:
-            self._channel.lagging.pop(subscription, None)
+            self._channel.keep_up(subscription)
             return True
         except AgentVMError as error:
             # The peer reconnects and asks again, from where it was.
@@ -87,7 +87,7 @@ class OutboxReader:
         return self._feed(subscription, missed)
 
     def _feed(self, subscription: Subscription, missed: Missed) -> bool:
-        """Queues what it has missed; whether there is room for more."""
+        """Queues the missed events; returns whether there is room for more."""
         channel = self._channel
         if missed.lost:
             if (resync := self._resync(subscription, missed.last)) is not None:
@@ -109,7 +109,7 @@ class OutboxReader:
                 subscription.cursor = event.seq
         cursor = subscription.cursor or 0
         if self._replay.is_current(channel.principal.tenant_id, subscription.session_id, cursor, missed.last):
-            channel.lagging.pop(subscription, None)
+            channel.keep_up(subscription)
         elif subscription in channel.lagging:
             # The others come first now.
             del channel.lagging[subscription]

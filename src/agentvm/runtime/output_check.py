@@ -1,10 +1,11 @@
-"""Output check — whether the answer of a turn is JSON of the wanted form, and what the model is told if it is not."""
+"""Output check — validates the answer of a turn against its schema, and writes the request to repair it."""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from agentvm.errors.bounds import OutputMisfit
+from agentvm.errors.resource import ResourceInvalid
 from agentvm.events.turn import TurnStop
 from agentvm.model.ids import TurnId
 from agentvm.model.message import AssistantMessage, Message
@@ -38,7 +39,7 @@ class OutputCheck:
         except (msgspec.DecodeError, RecursionError):
             self._faults = ["it is not JSON" if answer.text.strip() else "it is empty"]
         else:
-            self._faults = [str(misfit) for misfit in self._check.misfits(value)]
+            self._faults = self._faults_of(value)
             if not self._faults:
                 return (value,)
         self._misfits += 1
@@ -48,8 +49,15 @@ class OutputCheck:
         why = why or f"{'; '.join(self._faults)} (after {REPAIRS_MAX} repairs)"
         raise OutputMisfit(f"The answer does not fit the schema of {self.form.name}: {why}")
 
+    def _faults_of(self, value: object) -> list[str]:
+        try:
+            return [str(misfit) for misfit in self._check.misfits(value)]
+        except ResourceInvalid as error:
+            # No schema is compared with a value that is too deep, or has numbers of more than 64 bits.
+            return [str(error)]
+
     def go_on(self, misfits: int) -> None:
-        """Goes on after a restart, before which so many answers did not fit."""
+        """Continues after a restart, before which this many answers did not fit."""
         self._misfits = misfits
 
     @property
@@ -75,7 +83,7 @@ def answers_of(messages: Sequence[Message], turn_id: TurnId) -> list[str]:
 
 
 def _without_fence(text: str) -> str:
-    """Models like to put JSON into a code fence, whatever they are told."""
+    """Models often put JSON into a code fence despite instructions."""
     text = text.strip()
     if not (text.startswith(_FENCE) and text.endswith(_FENCE) and len(text) > 2 * len(_FENCE)):
         return text

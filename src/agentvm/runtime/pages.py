@@ -1,5 +1,4 @@
-"""Pages — parts of logs that were read a moment ago: when thousands come back at once, each is read once, and encoded
-once per dialect."""
+"""Pages — a cache of log pages: when thousands of clients reconnect, each page is read once, and encoded once per dialect."""
 
 from collections import OrderedDict
 
@@ -20,11 +19,11 @@ COPIES_FACTOR = 3
 
 
 _UNMADE = Frame("")
-"""Stands for a frame that nobody has asked for."""
+"""A frame that was not requested yet."""
 
 
 class ReplayPage:
-    """The events of one chunk of a log, and their frames as far as somebody has asked for them."""
+    """The events of one chunk of a log, and their frames as far as they were requested."""
 
     __slots__ = ("_frames", "_log", "events", "size")
 

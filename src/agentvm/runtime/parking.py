@@ -1,7 +1,7 @@
-"""Parking — turns that wait for somebody: how an answer wakes one, how one ends unanswered, and when waits expire.
+"""Parking — parked turns: how an answer resumes one, how one ends unanswered, and when waits expire.
 
 A parked turn is rows: its messages, its row with `parked_at`, and one row for each wait. An answer is committed first, then
-told; the same commit unparks the turn, so that the next start takes it up should this process die before it goes on.
+sent; the same commit unparks the turn, so that the next start takes it up should this process die before it continues.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,15 +38,16 @@ EXPIRED_MAX = 100
 RETRY_SECONDS = 10.0
 """Pause before waits that are due, and could not be ended, are tried again."""
 WAKE_PAUSES_SECONDS = (0.1, 1.0, 5.0, 30.0, 120.0, 600.0)
-"""Pauses between the attempts to take up a turn whose answer is stored."""
+"""Pauses between attempts to resume a turn whose answer is stored."""
 LONGEST_SLEEP_SECONDS = 60.0
-"""Waits that were opened meanwhile, also by another process, are looked for at least so often."""
+"""Waits that were opened in the meantime, also by another process, are looked for at least so often."""
 
 
 async def answer_wait(
     agent: "Agent", wait: ToolWait, answer: WaitAnswer, by: UserId | None, *, told_at: EventScope | None = None
 ) -> bool:
-    """Commits and tells the answer to an open wait; then its turn goes on. Once begun it is not abandoned, whoever asked.
+    """Commits and sends the answer to an open wait; then its turn continues. Once begun it is completed, even if the caller is
+    cancelled.
 
     Returns False when the turn has ended. The answer is also told at `told_at`, for the wait of a sub-agent.
     """
@@ -66,13 +67,12 @@ async def answer_wait(
                 accepted.answering -= 1
         if told_at is not None:
             events = answer_events(wait, answer, by, at)
-            await agent.ports.sub_agents.tell_root(agent.ports, await agent.writer.log(), told_at, events)
+            await agent.ports.sub_agents.publish_at_root(agent.ports, await agent.writer.log(), told_at, events)
         accepted = agent.find(turn_id)
         if accepted is None:
             await wake(agent, turn_id)
         else:
-            accepted.waits[wait.call_id] = msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by)
-            accepted.answered = True
+            accepted.take_answer(msgspec.structs.replace(wait, answer=answer, answered_at=at, answered_by=by))
     return True
 
 
@@ -80,7 +80,7 @@ async def _has_ended(agent: "Agent", turn_id: TurnId) -> bool:
     accepted = agent.find(turn_id)
     if accepted is not None:
         return accepted.state.ended
-    if any(scope.turn_id == turn_id for _, scope in agent.writer.owed):
+    if any(scope.turn_id == turn_id for _, scope in agent.writer.unstored):
         return True
     log = await agent.writer.log()
     if log.parked == turn_id:
@@ -100,7 +100,7 @@ async def close_wait(agent: "Agent", wait: ToolWait) -> None:
 
 
 async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object], origin: TurnOrigin | None = None) -> None:
-    """Refuses an input that the tool does not take, or whose call needs more than the approval that is given."""
+    """Refuses an input that does not match the tool's schema, or that needs another approval."""
     ports, (image, _) = agent.ports, await acting_image(agent, origin)
     async with ports.tools.open(agent.tenant_id, image) as tools:
         schema = next((spec.input_schema for spec in tools.specs if spec.name == wait.tool), {})
@@ -125,7 +125,7 @@ async def check_edit(agent: "Agent", wait: ToolWait, edited: dict[str, object], 
 
 
 async def wake(agent: "Agent", turn_id: TurnId) -> None:
-    """Takes up a turn that was parked, unless somebody else does; tries again later if its row cannot be read now."""
+    """Resumes a parked turn, unless another task does; retries later if its row cannot be read now."""
     try:
         await _wake(agent, turn_id)
     except AgentVMError as error:
@@ -149,8 +149,11 @@ async def _wake_later(agent: "Agent", turn_id: TurnId) -> None:
 
 
 async def _wake(agent: "Agent", turn_id: TurnId) -> None:
+    log = await agent.writer.log()
     left = await agent.ports.store.tenant(agent.tenant_id).find_turn(turn_id)
     if left is not None and left.outcome is None and agent.find(turn_id) is None:
+        # It is open from here on: the journal keeps a stop that is told before it has resumed.
+        log.open_turns[turn_id] = None
         accepted = agent.resume(left, suspended=True)
         # Before the messages that came after it.
         agent.inbox.rotate(1)
@@ -168,7 +171,7 @@ async def make_way_for(agent: "Agent", on_parked: OnParked) -> None:
 async def clear_way(agent: "Agent") -> Literal["clear", "changed", "parked"]:
     """Puts the parked turn, to be ended, before the turn that waited behind it: two are never open beside each other.
 
-    Returns `changed` when what comes next may be another than before, `parked` when that waits until the parked turn has ended.
+    Returns `changed` when the next turn may be another than before, `parked` when that waits until the parked turn has ended.
     """
     try:
         log = await agent.writer.log()
@@ -193,7 +196,7 @@ async def clear_way(agent: "Agent") -> Literal["clear", "changed", "parked"]:
 async def end_parked(agent: "Agent", choose: Choose | None = None, *, turn_id: TurnId | None = None) -> None:
     """Ends the turn that waits for answers, if there is one, and it is the one of that id: its user does not wait any more.
 
-    Not for a change of the history that is refused (`choose` raises): that must not cost anybody the turn.
+    Nothing is ended for a change of the history that is refused (`choose` raises).
     """
     if (await agent.writer.log()).parked is None:
         return
@@ -213,12 +216,20 @@ async def end_parked(agent: "Agent", choose: Choose | None = None, *, turn_id: T
     await accepted.over.wait()
 
 
+async def end_stopped(agent: "Agent", turn_id: TurnId) -> None:
+    """Ends a turn that was stopped in the moment in which it was parked, also if an answer has woken it since."""
+    if (awake := agent.find(turn_id)) is None:
+        await end_parked(agent, turn_id=turn_id)
+    elif not awake.stopped:
+        agent.cancel(awake)
+
+
 Expire = Callable[[TenantId, ToolWait], Awaitable[bool]]
 """Ends a wait; False when that cannot be done now."""
 
 
 class ShortTimers:
-    """Wakes who watches for expiry when a call begins to wait for a time, which may come before any other; an effector."""
+    """Wakes the expiry task when a call begins to wait for a time, which may be the earliest; an effector."""
 
     kinds = (ToolWaiting,)
 

@@ -1,8 +1,8 @@
 """Policy — decides whether a tool call runs, waits for an approval, or is denied. Pure: facts and rules in, a verdict out.
 
 The first matching rule of each layer speaks for it, and of the layers that have spoken the strictest wins: an image can only
-tighten what its tenant allows, and a tenant what the operator allows. The server's own rules count only where no layer has
-spoken. The author of a tool may ask for approvals; nobody can lift that but by a remembered approval.
+tighten its tenant's rules, and a tenant the operator's. The server's own rules count only where no layer has spoken. The author
+of a tool can require approvals, which only a remembered approval lifts.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +21,7 @@ SHIPPED: tuple[PolicyRule, ...] = (
     PolicyRule(effect="write", world="open", do="ask"),
     PolicyRule(do="allow"),
 )
-"""The rules of a server whose operator has set none: reading, and writing in the agent's own workspace, need nobody."""
+"""The rules of a server whose operator has set none: reading, and writing in the agent's own workspace, need no approval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,8 @@ class CallFacts:
     unattended: bool = False
     asks: bool = False
     """The author of the tool wants every call approved."""
+    has_network: bool = False
+    """Code of the call reaches other servers by itself."""
     input: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -49,7 +51,7 @@ class PolicyLayer:
     name: str
     rules: Sequence[PolicyRule]
     only_tightens: bool = False
-    """The layer does not stand in for the server's own rules: it can ask for more than they do, never for less."""
+    """The layer does not replace the server's own rules: it can only be stricter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ def decide(call: CallFacts, layers: Sequence[PolicyLayer], remembered: Collectio
     """Decides about one call. `remembered` holds name and version of tools that were approved for further calls."""
     spoken = [(layer, verdict) for layer in layers if (verdict := _verdict(call, layer)) is not None]
     verdicts = [verdict for _, verdict in spoken]
-    if all(layer.only_tightens for layer, _ in spoken) and (shipped := _verdict(call, _DEFAULT)) is not None:
-        verdicts.append(shipped)
+    if all(layer.only_tightens for layer, _ in spoken):
+        verdicts += _shipped(call)
     if call.asks:
         verdicts.append(Verdict("ask", "the tool's author asks for approval", Approval(remember=True)))
     strictest = max(_STRICTNESS[verdict.do] for verdict in verdicts)
@@ -100,8 +102,18 @@ def decide(call: CallFacts, layers: Sequence[PolicyLayer], remembered: Collectio
     if approval.remember and (call.tool, call.version) in remembered:
         return Verdict("allow", f"approved before, and remembered ({why})")
     if call.unattended:
-        return Verdict("deny", f"nobody is there to approve it ({why})")
+        return Verdict("deny", f"no person is present to approve it ({why})")
     return Verdict("ask", why, approval)
+
+
+def _shipped(call: CallFacts) -> Sequence[Verdict]:
+    """Returns the verdicts of the server's own rules."""
+    verdict = _verdict(call, _DEFAULT)
+    # A stranger's text could have code carry off what the agent has read.
+    carries = (
+        [Verdict("ask", "default: tainted, and its code reaches the network")] if call.tainted and call.has_network else []
+    )
+    return carries if verdict is None else [verdict, *carries]
 
 
 def _verdict(call: CallFacts, layer: PolicyLayer) -> Verdict | None:
@@ -121,7 +133,7 @@ def _reason(rule: PolicyRule) -> str:
 
 
 def matches(call: CallFacts, rule: PolicyRule) -> bool:
-    """Tells whether a call matches every member that the rule has."""
+    """Returns whether a call matches every member that the rule has."""
     if rule.tool is not None and not fnmatchcase(call.tool, rule.tool):
         return False
     pairs = (
@@ -155,5 +167,5 @@ def _holds(value: object, condition: Condition) -> bool:
 
 
 def _same(value: object, other: object) -> bool:
-    """Tells whether two JSON values are equal; in Python, but not in JSON, true equals 1."""
+    """Returns whether two JSON values are equal; in Python, but not in JSON, true equals 1."""
     return isinstance(value, bool) == isinstance(other, bool) and value == other

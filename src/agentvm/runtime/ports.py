@@ -1,4 +1,4 @@
-"""Ports — what every agent of a process shares."""
+"""Ports — the parts that all agents of a process share."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +13,7 @@ from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, ImageId, MessageId, NewId, SessionId, TenantId, UserId
 from agentvm.model.image import Image
+from agentvm.model.node import TurnScope
 from agentvm.model.settings import Settings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import AttachmentMemory
@@ -25,6 +26,7 @@ from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.memories import Memories
 from agentvm.runtime.policy import PolicyLayer, layers_of
 from agentvm.runtime.recovery.quarantine import Quarantine
+from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tools import ToolSource
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import ReadingLimits, Recalled
@@ -54,7 +56,7 @@ class Cost(Protocol):
 
 
 SMALL_HISTORY_BYTES = 512 * 1024
-"""Most histories have less. What has more is read by a few at a time."""
+"""Size of most histories. Larger ones are read by a few turns at a time."""
 
 LEAST_HISTORY_BYTES = 64 * 1024
 """Read for a prompt at first, however small the window of its model is."""
@@ -84,12 +86,20 @@ async def admit_all(tenant_id: TenantId, user_id: UserId | None, size: int) -> N
     """Admits any number of bytes: for a runtime without accounts."""
 
 
+StopElsewhere = Callable[[TurnScope], Awaitable[None]]
+"""Stops such turns on all other nodes; returns when none of them runs one. `NodeSilent` if some go on."""
+
+
+async def stop_nothing(scope: TurnScope) -> None:
+    """For a server alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Handed over by the runtime that was opened with them."""
 
     journal: Journal
-    tell: Callable[[Sequence[Event]], None]
+    broadcast: Callable[[Sequence[Event]], None]
     """Tells without storing: for when the store itself has failed."""
     store: Store
     quarantine: Quarantine
@@ -138,13 +148,25 @@ class Ports:
     ) -> Recalled:
         """Returns the newest messages of a session for a prompt, up to a budget of bytes, and the summary unless it is off.
 
-        `current` is the message that is answered: what was done about it is there whole, or `HistoryTooLarge`. With `window`
-        only what may fit into so many tokens.
+        `current` is the message that is answered: the messages of its turn are complete, or `HistoryTooLarge`. With `window`
+        only as much as may fit into this many tokens.
         """
         log = self.store.tenant(tenant_id).container(container_id).log(session_id)
         sums_up = self.settings_of(tenant_id).compaction.by != "off"
         reader = HistoryReader(self.histories, self.large_reads)
         return await reader.recall(log, (tenant_id, session_id), current, window, summary=sums_up)
+
+    async def recall_released(self, log: SessionLog) -> None:
+        """Reads a history again that other nodes may have changed, so that a turn that begins now announces its call at once.
+
+        To be called with a log that was looked at before: a later change by another node refuses the commit of the turn.
+        """
+        window = self.histories.take_released(log.tenant_id, log.session_id)
+        if window is not None:
+            bound = None if window == UNBOUNDED_TOKENS else window
+            await self.recall(log.tenant_id, log.container_id, log.session_id, window=bound)
+            if self.settings_of(log.tenant_id).memory.by != "off":
+                await self.memories.read_ahead((log.tenant_id, log.container_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +216,7 @@ def _has(recalled: Recalled, current: MessageId | None) -> bool:
 
 
 def _bytes_of(window: int | None) -> int:
-    """Stored bytes that fill so many tokens, as they are estimated, with what is stored around the text."""
+    """Estimated size in the store of a history that fills the window."""
     if window is None:
         return SMALL_HISTORY_BYTES
     return min(max(LEAST_HISTORY_BYTES, TOKEN_STORED_BYTES * window), SMALL_HISTORY_BYTES)

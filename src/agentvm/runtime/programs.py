@@ -2,10 +2,10 @@
 
 Theory of operation. A program runs in a sandbox and has no effect of its own but the calls it makes and the files it leaves,
 which are stored with its result. Each of its calls is decided, announced and made as a call of the model is, and its result is
-journalled with the events that tell it. When a call has to wait, the program is killed, and the turn waits for that call.
-When it is answered, or after a crash, the program is run again from its beginning: calls in the journal get the results that
-they had, and the first one that is not there is made. A program that makes another call than before has diverged; the model is
-told, and nothing further is made.
+journalled with the events that tell it. When a call has to wait, the program is killed, and the turn waits for that call. When
+it is answered, or after a crash, the program is run again from its beginning: calls in the journal get the results that they
+had, and the first one that is not there is made. A program that makes another call than before has diverged; the model gets an
+error, and nothing further is made.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from agentvm.events.tool import ProgramChanged
 from agentvm.model.message import ToolCall
 from agentvm.model.program import JOURNAL_MAX_BYTES, ProgramCall
 from agentvm.model.session_file import SessionFile
+from agentvm.model.tier import KnownAnswer
 from agentvm.model.wait import fingerprint_of
 from agentvm.runtime import calls
 from agentvm.runtime.accepted import Accepted
@@ -45,7 +46,7 @@ class CallSteps(Protocol):
         """Makes a call of a program; its result is whole, however long."""
 
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
-        """Opens a wait for what the tool of a call has asked for; an outcome if nobody can answer."""
+        """Opens a wait for the input that the tool of a call requires; an outcome if no person can answer."""
 
     def explain(self, call: ToolCall, outcome: ToolOutcome, *, is_nested: bool) -> EventData:
         """Returns why the call was decided as it was, and where it ran."""
@@ -56,7 +57,7 @@ class CallSteps(Protocol):
 
     def may_repeat(self, name: str) -> bool: ...
     def is_open(self, call: ToolCall) -> bool:
-        """Tells whether results of the call are text of strangers."""
+        """Returns whether results of the call are untrusted text."""
 
 
 class Program:
@@ -69,7 +70,7 @@ class Program:
         self.scope = anyio.CancelScope()
         """Cancelled to kill the program."""
         self.tainted = False
-        """Whether it has got text of strangers."""
+        """Whether it has got untrusted text."""
         self.is_held = False
         """Whether it was killed because a call of it waits."""
         self.diverged: str | None = None
@@ -86,8 +87,16 @@ class Program:
         self._bytes = sum(len(msgspec.json.encode(entry)) for entry in journal)
         self._count = 0
         # The sandbox asks for one call at a time; code that writes to its line itself may not.
-        self._one = anyio.Lock()
+        self._one = anyio.Lock(fast_acquire=True)
         self._is_closed = False
+
+    @property
+    def known(self) -> tuple[KnownAnswer, ...]:
+        """The results of its first calls, which were made in an earlier run."""
+        answers = list[KnownAnswer]()
+        while (entry := self._journal.get(len(answers) + 1)) is not None:
+            answers.append(KnownAnswer(value=msgspec.json.encode(entry.result), error=entry.error))
+        return tuple(answers)
 
     def close(self) -> None:
         """Ends the program for its turn: one that was abandoned makes no further call, and nothing is told of it any more."""
@@ -143,7 +152,7 @@ class Program:
             self._post(ToolExecuting(tool_id=child.id, tool_name=child.name, input=preview, parent_id=self._call.id))
         ended = False
         try:
-            outcome, note = await self._carry_out(child)
+            outcome, note = await self._execute(child)
             ended = True
         finally:
             if not (ended or self.is_held):
@@ -154,7 +163,7 @@ class Program:
             await self._steps.flush()
         return entry
 
-    async def _carry_out(self, child: ToolCall) -> tuple[ToolOutcome, str | None]:
+    async def _execute(self, child: ToolCall) -> tuple[ToolOutcome, str | None]:
         """Returns the outcome of a call, and the change that a person has made to it."""
         steps, accepted = self._steps, self._accepted
         if child.id in accepted.started and child.id not in accepted.waits and not steps.may_repeat(child.name):

@@ -1,8 +1,8 @@
 """Provider chain — the providers that one model call may ask: the chosen one, then the fallbacks while that one is unavailable.
 
-The first in order that may be asked is asked. When none may, the call waits for the provider that is available first, if that
-is soon; otherwise it fails with the last error of the chosen one. Each is asked a few times at most, so a call always ends.
-A call that nobody waits for asks each once, and waits for none of them.
+The first available provider in order is called. When none may, the call waits for the provider that is available first, if
+that is soon; otherwise it fails with the last error of the chosen one. Each is asked a few times at most, so a call always
+ends. A background call tries each provider once, without waiting for one to recover.
 """
 
 import math
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 30.0
 """One model call waits this long altogether for providers that are unavailable."""
 
 
-class Asked(NamedTuple):
+class ProviderAttempt(NamedTuple):
     """The provider to ask. `instead_of` is the chosen one, if it is another; `again` when this call has asked it before."""
 
     chosen: Chosen
@@ -46,14 +46,14 @@ class ProviderChain:
         """Why the first of them that could be asked anything has not answered."""
         self._until: float | None = None
         self.attempts = 0
-        """How often somebody was asked."""
+        """The number of attempts."""
 
     @property
     def empty(self) -> bool:
         """Whether each of them was passed over, and none has failed."""
         return self._first_failure is None and not any(self._asks)
 
-    async def next(self) -> Asked:
+    async def next(self) -> ProviderAttempt:
         """Returns the next provider, whose attempt has begun. Raises a ProviderError when there is none."""
         while True:
             for place, one in enumerate(self._candidates):
@@ -63,7 +63,7 @@ class ProviderChain:
                     again = self._asks[place] < one.asks
                     self._asks[place] -= 1
                     self.attempts += 1
-                    return Asked(one, one.health.begin(), place, self._candidates[0] if place else None, again)
+                    return ProviderAttempt(one, one.health.begin(), place, self._candidates[0] if place else None, again)
                 if not self._patient:
                     self._asks[place] = 0
                     self._first_failure = self._first_failure or one.health.error()
@@ -71,35 +71,35 @@ class ProviderChain:
                 raise self._first_failure
             await self._wait()
 
-    def patience(self, asked: Asked) -> float:
-        """Until when it may be silent, in the loop's time: half of what is left, so that who stands in has as much."""
-        if not self._patient or not any(asks > 0 for place, asks in enumerate(self._asks) if place != asked.place):
+    def patience(self, provider: ProviderAttempt) -> float:
+        """Deadline for the first output, in the loop's time: half of the remaining time, so that a fallback has as much."""
+        if not self._patient or not any(asks > 0 for place, asks in enumerate(self._asks) if place != provider.place):
             return math.inf
         now = anyio.current_time()
         return now + (anyio.current_effective_deadline() - now) / 2
 
-    def failed(self, asked: Asked, error: ProviderError) -> None:
+    def failed(self, provider: ProviderAttempt, error: ProviderError) -> None:
         """Records a failure without output. Raises the error if no fallback can help."""
         self._first_failure = self._first_failure or error
-        if not asked.attempt.failed(error, silence_seconds=self._silence_seconds):
+        if not provider.attempt.failed(error, silence_seconds=self._silence_seconds):
             # It was too slow for this call, and would be so again.
-            self._asks[asked.place] = 0
-        if asked.place == 0:
+            self._asks[provider.place] = 0
+        if provider.place == 0:
             if not is_outage(error):
                 raise error
             self._first_hand = error
             if not error.retryable:
                 self._asks[0] = 0
         else:
-            logger.warning("fallback_failed", provider=asked.chosen.provider, code=error.code, error=str(error))
+            logger.warning("fallback_failed", provider=provider.chosen.provider, code=error.code, error=str(error))
             if not is_outage(error):
                 # It cannot take this request; whoever is next may.
-                self._asks[asked.place] = 0
+                self._asks[provider.place] = 0
 
-    def skip(self, asked: Asked) -> None:
+    def skip(self, provider: ProviderAttempt) -> None:
         """Excludes a provider from this call for a reason that is not its fault."""
         self.attempts -= 1
-        self._asks[asked.place] = 0
+        self._asks[provider.place] = 0
 
     async def _wait(self) -> None:
         now = anyio.current_time()

@@ -1,8 +1,7 @@
-"""Quoted context — what a prompt tells beside the conversation, before the question: data, never instructions. Pure.
+"""Quoted context — additional data in a prompt, before the question: never instructions. Pure.
 
-Not in the system prompt: what users, agents and documents say must not gain the word of the operator, and the provider would
-read the system prompt and the history anew each time. Not as a message alone: some models are told users and assistants in
-turns only.
+Not in the system prompt: texts of users, agents and documents must not gain the authority of the operator, and each change
+would invalidate the provider's cache. Not as a single message: some models require user and assistant messages to alternate.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ _HEARD = "I have read this."
 
 
 def quote(memories: Sequence[Memory], passages: Sequence[Passage] = ()) -> Exchange:
-    """Returns the exchange that tells them; none if there is nothing to tell."""
+    """Returns the exchange that contains them; none if they are empty."""
     entries = []
     if memories:
         notes = "\n".join(f"[{memory.memory_id}] {_within(' '.join(memory.text.split()), 'memories')}" for memory in memories)
@@ -63,5 +62,5 @@ def insert(composed: Composed, quoted: Exchange, before: MessageId) -> Composed:
 
 
 def _within(text: str, tag: str) -> str:
-    """Returns the text so that it cannot end what quotes it."""
+    """Returns the text so that it cannot end its quotation."""
     return text.replace(f"</{tag}", f"<\\/{tag}")

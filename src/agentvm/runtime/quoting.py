@@ -1,11 +1,11 @@
-"""Quoting — looks up what the prompts of a turn tell beside the conversation: the same for all its steps."""
+"""Quoting — looks up the additional data in the prompts of a turn: the same for all its steps."""
 
 from typing import NamedTuple
 
 from agentvm.drivers.conversation import Exchange
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
-from agentvm.model.ids import MessageId
+from agentvm.model.ids import MessageId, UserId
 from agentvm.model.image import Image
 from agentvm.model.knowledge import Passage
 from agentvm.model.memory import Memory
@@ -31,33 +31,41 @@ class Quoted(NamedTuple):
     """Passages in it, numbered from 1 on."""
 
 
-async def quote(ports: Ports, image: Image, log: SessionLog, history: Recalled, asked: MessageId, window: int) -> Quoted:
-    """Returns what is told before the message that is answered; `window` is that of the model in tokens."""
+async def quote(
+    ports: Ports,
+    image: Image,
+    log: SessionLog,
+    history: Recalled,
+    question_id: MessageId,
+    window: int,
+    user_id: UserId | None,
+) -> Quoted:
+    """Returns the data to insert before the current message; `window` is that of the model in tokens."""
     injected = injected_of(image) if ports.knowledge is not None else []
     recalled = await _recall(ports, log)
     if not (recalled or injected):
         return Quoted()
-    question = quoted_context.find_question(history.messages, asked)
-    passages, tainted = await _look_up(ports, log, injected, question, window // ROOM_SHARE)
+    question = quoted_context.find_question(history.messages, question_id)
+    passages, tainted = await _look_up(ports, log, injected, question, window // ROOM_SHARE, user_id)
     return Quoted(quoted_context.quote(memories.choose(recalled, question), passages), tainted, tuple(passages))
 
 
 async def _recall(ports: Ports, log: SessionLog) -> tuple[Memory, ...]:
     if ports.settings_of(log.tenant_id).memory.by == "off":
         return ()
-    return await ports.memories.recall((log.tenant_id, log.container_id))
+    return await ports.memories.recall_ahead((log.tenant_id, log.container_id))
 
 
 async def _look_up(
-    ports: Ports, log: SessionLog, wanted: list[tuple[str, int]], question: str, room: int
+    ports: Ports, log: SessionLog, bases: list[tuple[str, int]], question: str, room: int, user_id: UserId | None
 ) -> tuple[list[Passage], bool]:
-    """Returns the best passages of each knowledge base, as many as so many tokens hold."""
+    """Returns the best passages of each knowledge base, as many as this many tokens hold."""
     passages: list[Passage] = []
     tainted = False
-    for uri, count in wanted:
+    for uri, count in bases:
         assert ports.knowledge is not None, "nothing is wanted without it"
         try:
-            result = await ports.knowledge.search(log.tenant_id, [uri], question, count)
+            result = await ports.knowledge.search(log.tenant_id, [uri], question, count, user_id=user_id)
         except AgentVMError as error:
             # The question can be answered without them.
             logger.warning("knowledge_not_searched", uri=uri, code=error.code, error=str(error))

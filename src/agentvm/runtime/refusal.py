@@ -1,9 +1,9 @@
-"""Refusal — what a provider does not take of a conversation is set aside, so that the rest of it can go on. Pure.
+"""Refusal — excludes the parts of a conversation that a provider refuses, so that the rest of it can continue. Pure.
 
-Theory of operation. An error that names a part is believed. One that does not is taken for one about the newest picture or
-file if it speaks of such, about calls of tools if it speaks of those, and otherwise about whatever of the earlier conversation
-is not plain text. What the user has just sent fails the turn, which says what it was; what is older is set aside and the model
-asked again, twice at most. A guess is stored only when the model has then answered.
+Theory of operation. An error that names a part is believed. One that does not is taken for one about the newest picture or file
+if it speaks of such, about calls of tools if it speaks of those, and otherwise about the parts of the earlier conversation that
+are not plain text. A refused part of the current message fails the turn with an error that names it; an older part is excluded
+and the model called again, at most twice. A guess is stored only when the model has then answered.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -33,7 +33,7 @@ from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced
 
 AGAIN_MAX = 2
-"""How often a turn asks once more after something was set aside."""
+"""How often a turn asks once more after parts were set aside."""
 
 NOTE = "refused by the provider"
 
@@ -54,7 +54,7 @@ def decide(
 ) -> SetAside | None:
     """Returns the remedy for a refused request; None when no message is to blame.
 
-    `current` is the user's message that is answered; `times` says how often the turn has set something aside before.
+    `current` is the user's message that is answered; `times` is how often the turn has set parts aside before.
     """
     kind = error.kind
     if kind is None:
@@ -76,7 +76,7 @@ def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> st
 
 
 def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> Sequence[Message]:
-    """The history as a model is told it: a note stands for what was refused."""
+    """The history for a prompt, with notes in place of refused parts."""
     if not refused:
         return history
     whole = {one.message_id for one in refused if one.part is None}
@@ -131,10 +131,10 @@ def _called(part: UserPart) -> str:
             return f"file {name or media_type}"
 
 
-def _name(part: RefusedPart, said: ConversationEntry | None) -> str:
-    if isinstance(said, UserEntry) and isinstance(said.content, tuple) and part.part is not None:
-        return f"the {_called(said.content[part.part])}"
-    return "the message" if isinstance(said, UserEntry) else "the tools that were used"
+def _name(part: RefusedPart, entry: ConversationEntry | None) -> str:
+    if isinstance(entry, UserEntry) and isinstance(entry.content, tuple) and part.part is not None:
+        return f"the {_called(entry.content[part.part])}"
+    return "the message" if isinstance(entry, UserEntry) else "the tools that were used"
 
 
 def _named(error: ProviderBadRequest, conversation: Sequence[Traced]) -> RefusedPart | None:
@@ -146,7 +146,7 @@ def _named(error: ProviderBadRequest, conversation: Sequence[Traced]) -> Refused
 
 
 def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times: int) -> tuple[RefusedPart, ...]:
-    """Returns the parts that may be at fault."""
+    """Returns the parts that may have been refused."""
     if kind == "media":
         newest = [parts for parts in map(_media, reversed(conversation)) if parts]
         # First the newest, since those before it were taken once; then all.

@@ -50,7 +50,7 @@ class Missed:
 
 
 class Replay:
-    """Reads what happened after a cursor."""
+    """Reads the events after a cursor."""
 
     def __init__(
         self,
@@ -63,7 +63,9 @@ class Replay:
         self._find_log = find_log
         self._open_log = open_log
         self.mirror: OpenMirror | None = None
-        """In a cluster: opens the log of a session with what another node has told of it, at least up to a cursor."""
+        """In a cluster: opens the log of a session with the events of another node, at least up to a cursor."""
+        self.refresh: OpenLog | None = None
+        """In a cluster: opens the log of a session with all that the database has of it now."""
         self._pages = Pages()
         self._reading: KeyedLock[tuple[TenantId, SessionId]] = KeyedLock()
 
@@ -90,7 +92,7 @@ class Replay:
         return page or Missed([], self.last(tenant_id, session_id) or after, lost=True)
 
     async def _read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed | None:
-        """None when it is in neither place, though something follows the cursor."""
+        """None when they are in neither place, although events follow the cursor."""
         missed = self.read_nowait(tenant_id, session_id, after)
         if missed is not None:
             return missed
@@ -135,6 +137,10 @@ class Replay:
             return Missed([], end, lost=True)
         return _part(page, after, end)
 
+    async def has_more(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> bool:
+        """Asks the database whether another node has stored events after the cursor that have not arrived here."""
+        return self.refresh is not None and (await self.refresh(tenant_id, container_id, session_id)).committed > after
+
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session was deleted: nothing of it is kept."""
         self._pages.forget(tenant_id, session_id)
@@ -158,7 +164,7 @@ def _part(page: ReplayPage, after: int, last: int) -> Missed:
 async def _decode(
     log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId, live: SessionLog | None
 ) -> ReplayPage:
-    """`RecordUnreadable` when what the disk gave back means nothing; `SessionNotFound` when what it tells of is gone."""
+    """`RecordUnreadable` if the stored chunk is damaged; `SessionNotFound` if its session was deleted."""
     if not chunk.body:
         raise SessionNotFound(session_id)
     try:

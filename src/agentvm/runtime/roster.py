@@ -1,7 +1,7 @@
-"""Roster — who is there: the agents in memory, and those that sleep.
+"""Roster — the agents in memory, and the ids of those that were evicted.
 
-A sleeper is an agent that was not needed and left memory while somebody still listens to its session: only its names are
-kept, so that the agent id a client holds stays good. When nobody listens any more, nothing is kept at all.
+A sleeper is an agent that left memory while its session still has subscribers: only its ids are kept, so that the agent id of a
+client stays valid. Without subscribers nothing is kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +102,7 @@ class Roster:
         """Returns the agents that can be unloaded, the longest idle first."""
         return sorted((agent for agent in self._awake.values() if agent.resting), key=lambda agent: agent.used_at)
 
-    def put_to_sleep(self, agent: Agent) -> None:
+    def evict_agent(self, agent: Agent) -> None:
         """Only its names stay."""
         self.remove(agent)
         names = Sleeper(agent.tenant_id, agent.container_id, agent.image.image_id, agent.session_id, agent.agent_id)
@@ -110,7 +110,7 @@ class Roster:
         self._by_container.setdefault((agent.tenant_id, agent.container_id), {})[agent.session_id] = names
 
     def forget_sleepers(self, is_heard: Callable[[TenantId, SessionId], bool]) -> None:
-        """Drops the names that nobody can know any more."""
+        """Drops ids that no client uses any more."""
         for names in tuple(self._asleep.values()):
             if not is_heard(names.tenant_id, names.session_id):
                 self.remove(names)

@@ -1,4 +1,4 @@
-"""Runtime — has a life (start, drain, stop) and runs turns; one per process."""
+"""Runtime — runs turns and has a life cycle (start, drain, stop); one per process."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -35,15 +35,15 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, ToolMeter, Unmetered, UnmeteredTools
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
-from agentvm.runtime.event_writer import OwedEnds
+from agentvm.runtime.event_writer import UnstoredEnds
 from agentvm.runtime.follow import SessionFollower, TurnFollower
 from agentvm.runtime.histories import Histories
-from agentvm.runtime.housekeeping import housekeeping, recover, say_goodbye
+from agentvm.runtime.housekeeping import announce_shutdown, housekeeping, recover
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.memories import Memories
 from agentvm.runtime.parking import ShortTimers, answer_wait, check_edit, close_wait, end_parked, watch_expiry
-from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, admit_all
+from agentvm.runtime.ports import AdmitBytes, Choose, Cost, Ports, SettingsOf, StopElsewhere, admit_all, stop_nothing
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.recovery.restart import Recovery
 from agentvm.runtime.replay import Replay
@@ -68,16 +68,16 @@ class Runtime:
     def __init__(self, ports: Ports, broadcaster: Broadcaster, timers: ShortTimers, *, suspends: bool = False) -> None:
         self._ports, self._timers = ports, timers
         ports.sub_agents.attach(self)
-        self._suspends, self._owed = suspends, OwedEnds()
+        self._suspends, self._unstored = suspends, UnstoredEnds()
         self.roster = Roster(ports.busy)
         self._draining = False
         self.recovered = anyio.Event()
         """Set when the turns of the previous process are known. Nothing may be done with sessions before."""
         self.evicted = 0
-        """Agents that have left memory because nobody needed them."""
+        """Agents that were evicted from memory while idle."""
         self._answering = KeyedLock[tuple[TenantId, WaitId]]()
         self.rebuilding = KeyedLock[tuple[TenantId, ImageId]]()
-        """Held while an image is built anew: two who change it at once shall both be heard."""
+        """Held while an image is rebuilt, so that of two concurrent changes none is lost."""
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
         self.models, self.tools, self.tool_meter = ports.models, ports.tools, ports.tool_meter
@@ -95,6 +95,7 @@ class Runtime:
         self.settle_ended: Callable[[], Awaitable[None]] | None = None
         """Charges the model calls beside turns that nodes which have ended left."""
         self.ecosystem: Ecosystem | None = None
+        self.stop_elsewhere: StopElsewhere = stop_nothing
 
     @property
     def accepting(self) -> bool:
@@ -125,7 +126,7 @@ class Runtime:
         if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
-        agent.writer.owed = self._owed.take(tenant_id, session_id)
+        agent.writer.unstored = self._unstored.take(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
         self.roster.add(agent)
         if present is None and not is_sub_session(session_id):
@@ -136,11 +137,11 @@ class Runtime:
                 registered_at=self._ports.clock(),
                 image_id=image.image_id,
             )
-            self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), event)
+            self.broadcast(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), event)
         return agent, present is not None
 
     def is_resting(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
-        """Whether nothing is done in the session, and nobody is about to do something."""
+        """Whether the session is idle and no request is about to use it."""
         agent = self.roster.get(tenant_id, container_id, session_id)
         return not isinstance(agent, Agent) or agent.resting
 
@@ -155,7 +156,7 @@ class Runtime:
                 present.image = image
 
     def model_name(self, name: str | None) -> str:
-        """The whole name, `<provider>/<model>`, of a model that an image names; as written if nobody here serves it."""
+        """The full name, `<provider>/<model>`, of a model that an image names; unchanged if no provider serves it."""
         try:
             return self._ports.models.choose(name).name
         except DriverNotFound:
@@ -172,7 +173,7 @@ class Runtime:
         return agent if agent is not None and agent.image_id == image.image_id else None
 
     async def log_cursor(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> int:
-        """Returns a cursor after which are all events of running turns, and all that are told from now on."""
+        """Returns a cursor before all events of running turns and all later events."""
         head = (await self._ports.journal.open(tenant_id, container_id, session_id)).committed
         present = self.roster.get(tenant_id, container_id, session_id)
         turns = present.open_turns() if isinstance(present, Agent) else ()
@@ -193,7 +194,8 @@ class Runtime:
         return SessionFollower(self.broadcaster, self.replay, place, after)
 
     async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
-        """Ends its turns, then the agent, and tells so; with `ends_parked` a parked turn, too. Stopping twice is as once."""
+        """Ends its turns, then the agent, and sends the events; with `ends_parked` a parked turn, too. Stopping twice is as
+        once."""
         agent = await self._wake(present) if isinstance(present, Sleeper) else present
         if agent is None:
             return
@@ -203,11 +205,11 @@ class Runtime:
         await agent.stop()
         if not self.roster.remove(agent):
             return
-        await say_goodbye(agent)
-        self._owed.keep(agent.writer)
+        await announce_shutdown(agent)
+        self._unstored.keep(agent.writer)
         event = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
         if not is_sub_session(agent.session_id):
-            self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), event)
+            self.broadcast(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), event)
 
     async def stop_image(self, tenant_id: TenantId, image: Image, *, ends_parked: bool = False) -> None:
         for named in self.roster.of_container(tenant_id, image.container_id):
@@ -217,30 +219,33 @@ class Runtime:
                 await self.stop_agent(present, ends_parked=ends_parked)
 
     def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
-        """Drops a deleted session: subscriptions, journal and memory."""
+        """Drops a deleted session, perhaps with its container, whose name can be used again."""
+        self.memories.forget_all()
+        self.forget_discarded(tenant_id, session_id)
+
+    def forget_discarded(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Drops a session that is gone from a container that is still there: subscriptions, journal and memory."""
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
-        self._owed.take(tenant_id, session_id)
-        # Perhaps with its container, whose name can be used again.
-        self.memories.forget_all()
-        self.forget_told(tenant_id, session_id)
+        self._unstored.take(tenant_id, session_id)
+        self.forget_delivered(tenant_id, session_id)
 
-    def forget_told(self, tenant_id: TenantId, session_id: SessionId) -> None:
+    def forget_delivered(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Drops the messages and events in memory of a session that has lost some of them."""
         self.replay.forget(tenant_id, session_id)
         self.histories.forget(tenant_id, session_id)
 
-    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
-        """Tells of something whose record, if it has one, is already committed."""
-        self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
+    def broadcast(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
+        """Sends an event whose record, if it has one, is already committed."""
+        self._ports.broadcast((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
 
     async def change_files(self, tenant_id: TenantId, session: Session, delta: FileDelta) -> None:
-        """Stores a change of a session's files whose bytes are stored, and tells those who watch."""
+        """Stores a change of a session's files whose bytes are already stored, and sends its event."""
         scope = EventScope(container_id=session.container_id, image_id=session.image_id, session_id=session.session_id)
         log = await self._ports.journal.open(tenant_id, session.container_id, session.session_id)
         await self._ports.journal.emit(log, file_events(delta), scope)
 
-    async def keep_house(self) -> None:
+    async def housekeep(self) -> None:
         """Does the periodic work, until cancelled."""
         async with open_tasks() as tasks:
             for keep in (self._retain, self._evict_idle, self._ports.journal.probe):
@@ -248,7 +253,7 @@ class Runtime:
             tasks.start_soon(watch_expiry, self._ports.store, self._ports.clock, self.expire_wait, self._timers)
 
     async def _retain(self) -> None:
-        """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
+        """Drops old and excess parts of the logs, now and every hour, until cancelled."""
         while True:
             limits = self._ports.settings_of(None).limits
             oldest = self._ports.clock() - int(limits.log_days * 86_400_000)
@@ -259,14 +264,14 @@ class Runtime:
             await anyio.sleep(3_600)
 
     async def _evict_idle(self) -> None:
-        """Lets agents that nobody uses leave memory, until cancelled."""
+        """Evicts idle agents from memory until cancelled."""
         while True:
             await anyio.sleep(max(0.001, min(30.0, self._ports.settings_of(None).limits.idle_seconds / 4)))
             for agent in self.roster:
                 if not self._ports.journal.failing:
-                    await agent.writer.pay()
+                    await agent.writer.store_unstored()
             if not self._ports.journal.failing:
-                await self._owed.pay()
+                await self._unstored.store_unstored()
             self._evict()
             self.histories.expire()
 
@@ -280,7 +285,7 @@ class Runtime:
         for agent in leaving:
             agent.leave()
             if self.broadcaster.is_heard(agent.tenant_id, agent.session_id):
-                self.roster.put_to_sleep(agent)
+                self.roster.evict_agent(agent)
             else:
                 self.roster.remove(agent)
         self.roster.forget_sleepers(self.broadcaster.is_heard)
@@ -293,7 +298,7 @@ class Runtime:
         return None if image is None else self.start_agent(names.tenant_id, image, names.session_id)[0]
 
     async def answer_wait(self, tenant_id: TenantId, wait: ToolWait, answer: WaitAnswer, by: UserId | None) -> bool:
-        """Answers an open wait and lets its turn go on; False when it is answered already, or its image is gone."""
+        """Answers an open wait and lets its turn continue; False when it is answered already, or its image is gone."""
         async with self._answering.hold((tenant_id, wait.wait_id)):
             store = self._ports.store.tenant(tenant_id)
             waits = store.waits((wait.container_id,))
@@ -317,7 +322,7 @@ class Runtime:
             return stored is None or stored.answer is None or stored.answer.decision == answer.decision
 
     async def expire_wait(self, tenant_id: TenantId, wait: ToolWait) -> bool:
-        """Ends a wait whose time is up: one for a time goes on, any other has no answer. False if that cannot be done now."""
+        """Ends a wait whose time is up: one for a time continues, any other has no answer. False if that cannot be done now."""
         goes_on = wait.kind == "timer" or await has_ended(self._ports, tenant_id, wait)
         return await self.answer_wait(tenant_id, wait, ENDED if goes_on else WaitAnswer(decision="expired"), None)
 
@@ -333,7 +338,7 @@ class Runtime:
         async with anyio.create_task_group() as tasks:
             for agent in agents:
                 tasks.start_soon(agent.suspend if self._suspends else agent.stop)
-        await self._owed.pay()
+        await self._unstored.store_unstored()
         if self.hand_over is not None:
             await self.hand_over()
         for channel in self.broadcaster.channels:
@@ -359,14 +364,14 @@ async def open_runtime(
     suspends: bool = False,
     recovers_later: bool = False,
 ) -> AsyncIterator[Runtime]:
-    """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start.
+    """A started runtime; leaving stops every agent. With `suspends` turns that run then continue at the next start.
     With `recovers_later` turns of the previous process may still be unknown, see `Runtime.recovered`."""
     timers, broadcaster, histories, memories = ShortTimers(), Broadcaster(), Histories(), Memories(store)
     ecosystem = Ecosystem(broadcaster, (histories, memories, timers, *effectors))
-    async with open_journal(store, ecosystem.tell, clock, histories.forget) as journal, open_tasks() as tasks:
+    async with open_journal(store, ecosystem.broadcast, clock, histories.release) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
-            tell=ecosystem.announce,
+            broadcast=ecosystem.announce,
             store=store,
             quarantine=Quarantine(store, clock),
             models=models,

@@ -23,7 +23,7 @@ from agentvm.events.turn import (
 )
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.ledger import AskedCall, LedgerEntry
+from agentvm.model.ledger import LedgerEntry, SentCall
 from agentvm.model.message import Message, rough_size
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitChange
@@ -72,7 +72,7 @@ class SessionLog:
         self.head = head
         """The last seq given out."""
         self.committed = head
-        """The last seq that is stored and told."""
+        """The last seq that is stored and sent."""
         self.tail: list[Event] = []
         """Events since the last chunk."""
         self.weight = 0
@@ -80,9 +80,9 @@ class SessionLog:
         self.open_turns: dict[TurnId, None] = {}
         """Turns accepted and not ended, in order."""
         self.parked = parked
-        """The turn whose calls all wait for somebody; it is not open."""
+        """The parked turn; it is not open."""
         self.stopped: set[TurnId] = set()
-        """Turns somebody has asked to stop, as far as the tail tells; after a crash they are not taken up again."""
+        """Turns with a stop request in the tail; they are not resumed after a crash."""
         self.suspended: set[TurnId] = set()
         """Open turns that were put off by a restart and did not die."""
         self.entry = 0
@@ -92,11 +92,11 @@ class SessionLog:
         self.stale = False
         """In a cluster: whether another node has written to the session since; then it is read again."""
         self.failed: dict[TurnId | None, AgentVMError] = {}
-        """Why events that were posted and not waited for were taken back; raised at their turn's next post."""
+        """Why events that were posted and not waited for were withdrawn; raised at their turn's next post."""
 
-    def number(self, told: Sequence[EventData], scope: EventScope, at: int) -> list[Event]:
+    def number(self, contents: Sequence[EventData], scope: EventScope, at: int) -> list[Event]:
         events = []
-        for data in told:
+        for data in contents:
             if not data.told:
                 events.append(Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id))
                 continue
@@ -111,7 +111,7 @@ class SessionLog:
         return events
 
     def restore(self, events: Sequence[Event], entry: int) -> None:
-        """Events that were committed and told before the process died; at least one."""
+        """Events that were committed and sent before the process ended; at least one."""
         if self.tail and events[0].seq != self.tail[-1].seq + 1:
             # Something in between cannot be read: whoever asks for it must start afresh.
             self.tail.clear()
@@ -132,7 +132,7 @@ class SessionLog:
         self.weight = self.entry = 0
 
     def mirror(self, events: Sequence[Event]) -> None:
-        """Adds events that another node has committed and told; they follow the last one."""
+        """Adds events that another node has committed and sent; they follow the last one."""
         if events:
             self.tail += events
             self.head = self.committed = events[-1].seq
@@ -145,7 +145,7 @@ class SessionLog:
         del self.tail[: sum(event.seq <= head for event in self.tail)]
 
     def skip(self, last: int, entry: int) -> None:
-        """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
+        """Events up to this one were sent and are no longer stored: clients that request them must start over."""
         self.tail.clear()
         self.head = self.committed = last
         self.entry = self.entry or entry
@@ -162,8 +162,8 @@ class SessionLog:
         self.entry = 0
         self.stopped.intersection_update(self.open_turns)
 
-    def take_back(self) -> None:
-        """Forgets what is not committed: the numbers are given out again."""
+    def drop_uncommitted(self) -> None:
+        """Drops uncommitted events: their numbers are used again."""
         stored_count = sum(event.seq <= self.committed for event in self.tail)
         for event in reversed(self.tail[stored_count:]):
             match event.data:
@@ -175,6 +175,8 @@ class SessionLog:
                     self.parked, self.open_turns[turn_id] = None, None
                 case Interrupted(turn_id=turn_id) if turn_id is not None:
                     self.stopped.discard(turn_id)
+                    if turn_id == self.parked:
+                        self.open_turns.pop(turn_id, None)
                 case _:
                     pass
         del self.tail[stored_count:]
@@ -193,6 +195,9 @@ class SessionLog:
                 self.suspended.add(turn_id)
             case Interrupted(turn_id=turn_id) if turn_id is not None:
                 self.stopped.add(turn_id)
+                if turn_id == self.parked:
+                    # Only its end is missing: until that is stored, the journal keeps the stop.
+                    self.open_turns[turn_id] = None
             case _:
                 pass
         self._follow_parked(data)
@@ -236,7 +241,7 @@ def pack(carried: dict[SessionLog, list[Event]]) -> bytes:
 
 
 def unpack(entry: int, body: bytes) -> list[JournalPart]:
-    """The parts of a journal entry. One that cannot be read must not keep everybody else's turns from going on: it has none."""
+    """The parts of a journal entry. An unreadable one has none, so that it does not stop the turns of others."""
     try:
         return _decoder.decode(body)
     except msgspec.DecodeError as problem:
@@ -255,7 +260,7 @@ def write_of(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[
         return SessionWrite(tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=now)
     messages, turns, waits = list[Message](), list[Turn](), list[WaitChange]()
     ledger, others = list[LedgerEntry](), list[EventData]()
-    asked_calls, answered = list[AskedCall](), list[str]()
+    asked_calls, answered = list[SentCall](), list[str]()
     rewind: Rewinding | None = None
     for event in rest:
         match event.data:

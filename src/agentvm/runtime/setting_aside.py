@@ -1,4 +1,4 @@
-"""Setting aside — what a provider refuses of a session while a model is asked, and what is stored of that."""
+"""Setting aside — handles refused parts of a session during a model call, and stores them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,10 +27,13 @@ class Refusals:
         self._times = 0
         self._guessed: tuple[RefusedPart, ...] = ()
 
-    async def set_aside(self, error: ProviderBadRequest, provider: str, told: Sequence[Traced], history: Recalled) -> Recalled:
-        """The history to ask with once more. Raises when that is of no use, or when it is what the user has just sent."""
+    async def set_aside(
+        self, error: ProviderBadRequest, provider: str, messages: Sequence[Traced], history: Recalled
+    ) -> Recalled:
+        """The history to ask with once more. Raises when that is of no use, or when the part is in the message that the user
+        has just sent."""
         self._provider = provider
-        aside = decide(error, told, self._current, history.refused, self._times)
+        aside = decide(error, messages, self._current, history.refused, self._times)
         if aside is None:
             raise error
         self._times += 1
@@ -39,14 +42,14 @@ class Refusals:
             await self._store(aside.parts)
         if not aside.again:
             raise ProviderBadRequest(
-                f"{self._provider} refused {describe(aside.parts, told)}: {error.said or error}; it is set aside, and what you "
-                "send next is answered without it"
+                f"{self._provider} refused {describe(aside.parts, messages)}: {error.said or error}; it is set aside, and your "
+                "next message is answered without it"
             ) from None
         self._guessed = self._guessed if aside.certain else (*self._guessed, *aside.parts)
         return replace(history, refused=history.refused | frozenset(aside.parts))
 
     async def confirm(self) -> None:
-        """The model has answered without what was set aside, so it was that."""
+        """Stores the parts that were set aside: the model has answered without them."""
         guessed, self._guessed = self._guessed, ()
         if guessed:
             await self._store(guessed)

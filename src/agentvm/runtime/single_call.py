@@ -22,6 +22,7 @@ async def run_once(tools: ToolSet, call: ToolCall, context: CallContext, limits:
         return unknown(tools, call)
     keeper = ResultKeeper(
         name=call.name,
+        owner=context.caller.tenant_id,
         output_max=limits.tool_output,
         file_max_bytes=limits.attachment_bytes,
         store=_store_nowhere,

@@ -1,13 +1,13 @@
 """Sub-agents — calls that another agent of the image works on.
 
-Theory of operation. A call has one hidden session in the same container, named after the call, and in it one turn, found by
-the key of the call: whoever takes the call up again, also after a crash, finds the same. While the sub-agent waits for
-somebody the call waits for it (`child`), and both are rows. The end of its turn answers that wait. The answer and the end are
-two commits, so whoever commits second looks for the other: a call that begins to wait looks whether the sub-agent has ended,
-an end looks for a call that waits, and `watch_expiry` finds those that a crash has parted.
+Theory of operation. A call has one hidden session in the same container, named after the call, and in it one turn, found by the
+key of the call: a call that is taken up again, also after a crash, finds the same. While the sub-agent waits for an answer the
+call waits for it (`child`), and both are rows. The end of its turn answers that wait. The answer and the end are two commits,
+so the second one looks for the first: a call that begins to wait looks whether the sub-agent has ended, an end looks for a call
+that waits, and `watch_expiry` finds those that a crash has parted.
 
-When a turn ends, whatever ends it, the sub-agents of its open calls are stopped. One that is taken up after its caller has
-ended only ends.
+When a turn ends for any reason, the sub-agents of its open calls are stopped. One that is taken up after its caller has ended
+only ends.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ ENDED = WaitAnswer(decision="answer", result={})
 """The answer to a wait for a sub-agent that has ended."""
 
 
-class Home(Protocol):
+class AgentHost(Protocol):
     """The runtime, as sub-agents use it."""
 
     def start_agent(self, tenant_id: TenantId, image: Image, session_id: SessionId) -> "tuple[Agent, bool]": ...
@@ -60,14 +60,14 @@ class SubAgents:
     """The turns of sub-agents, and those that have called them."""
 
     def __init__(self) -> None:
-        self._home: Home | None = None
+        self._home: AgentHost | None = None
 
-    def attach(self, home: Home) -> None:
+    def attach(self, home: AgentHost) -> None:
         """Called once, when the runtime is there."""
         self._home = home
 
     @property
-    def home(self) -> Home:
+    def home(self) -> AgentHost:
         assert self._home is not None, "the runtime is opened with its sub-agents"
         return self._home
 
@@ -110,9 +110,9 @@ class SubAgents:
             raise ImageNotFound(image.image_id)
         return self.home.start_agent(tenant_id, whole, session_id)[0]
 
-    async def tell_root(self, ports: "Ports", log: SessionLog, scope: EventScope, told: Sequence[EventData]) -> None:
-        """Tells those who watch the session at the top of waits of a sub-agent, whose session is that of the log."""
-        events = [msgspec.structs.replace(data, session_id=log.session_id) for data in told if isinstance(data, _TOLD)]
+    async def publish_at_root(self, ports: "Ports", log: SessionLog, scope: EventScope, contents: Sequence[EventData]) -> None:
+        """Sends the waits of a sub-agent, whose session is that of the log, to the subscribers of the root session."""
+        events = [msgspec.structs.replace(data, session_id=log.session_id) for data in contents if isinstance(data, _TOLD)]
         session_id = scope.session_id
         if not events or session_id is None:
             return

@@ -54,8 +54,10 @@ class Tool:
     """Runs instead of `run`, for a tool that needs to know its call."""
     writes_files: bool = False
     """Whether calls may change files of the session: those of one turn run one after the other."""
+    has_network: bool = False
+    """Whether its code reaches other servers by itself."""
     waits_for: WaitKind | None = None
-    """The party that every call waits for, besides an approval: the client that runs it, or somebody who answers."""
+    """The wait of every call besides an approval: for the client that runs it, or for an answer."""
     beside: Callable[[Sequence[ToolSpec]], str] | None = None
     """Describes the tools that it can call, for a tool that runs programs."""
     within: Callable[[Mapping[str, object]], "Tool"] | None = None
@@ -73,7 +75,7 @@ class Tool:
     transfers_to: str | None = None
     """The agent that the conversation is handed over to, by its URI; empty for the image itself."""
     carry: Carry = "none"
-    """The part of the conversation that the agent is told."""
+    """The part of the conversation that the agent receives."""
 
 
 def facts_of(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
@@ -85,6 +87,7 @@ def facts_of(tool: Tool, call: ToolCall, *, tainted: bool) -> CallFacts:
         world=tool.world,
         tainted=tainted,
         asks=tool.asks,
+        has_network=tool.has_network,
         input=call.input,
     )
 
@@ -203,22 +206,23 @@ def _schema(value: object) -> Mapping[str, object] | None:
     return value if isinstance(value, Mapping) else None
 
 
-def tool_of(made: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
+def tool_of(tool: CallableTool, runtime: ToolRuntime = "builtin", *, version: str = "", asks: bool = False) -> Tool:
     """Returns a tool of `agentvm.tools` as turns call it."""
     return Tool(
-        spec=made.spec,
+        spec=tool.spec,
         run=_never,
-        call=made.run,
-        timeout_seconds=made.timeout_seconds,
-        repeatable=made.repeat != "never",
+        call=tool.run,
+        timeout_seconds=tool.timeout_seconds,
+        repeatable=tool.repeat != "never",
         runtime=runtime,
-        effect=made.effect,
-        world=made.world,
-        writes_files=bool(getattr(made, "writes_files", False)),
+        effect=tool.effect,
+        world=tool.world,
+        writes_files=bool(getattr(tool, "writes_files", False)),
+        has_network=bool(getattr(tool, "has_network", False)),
         version=version,
         asks=asks,
     )
 
 
-async def _never(given: dict[str, object]) -> object:
+async def _never(values: dict[str, object]) -> object:
     raise ToolFailed("this tool needs a call")

@@ -1,6 +1,6 @@
 """Tool search — the built-in `find_tools`. Of many tools a model is told a part, and finds the others by words (BM25).
 
-Found tools are appended to those that the model is told, never inserted: the provider's cache of the prompt stays good. They
+Found tools are appended to those that the model receives, never inserted: the provider's cache of the prompt stays good. They
 are read from the session's history, so they stay after a restart.
 """
 
@@ -11,19 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.message import JsonOutput, Message, ToolResultMessage
+from agentvm.tools.base import tool_spec
 
-FIND_TOOLS = ToolSpec(
-    name="find_tools",
-    description=(
+FIND_TOOLS = tool_spec(
+    "find_tools",
+    (
         "Finds further tools by what they do. You have more tools than you are told of: search before you say that something "
         "cannot be done. The tools that are found can be called from then on."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {"query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "Words of the task"}},
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+    ["query"],
+    {"query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "Words of the task"}},
 )
 FOUND_MAX = 10
 """Tools that one search finds."""
@@ -51,11 +48,11 @@ class ToolIndex:
         best = sorted((score for score in scores if score[0] > 0), reverse=True)[:limit]
         return [self._specs[-place] for _, place in best]
 
-    def _score(self, place: int, asked: set[str]) -> float:
+    def _score(self, place: int, query: set[str]) -> float:
         words, total = self._words[place], len(self._specs)
         longer = 1 - _LENGTH + _LENGTH * self._lengths[place] / self._average
         score = 0.0
-        for word in asked & words.keys():
+        for word in query & words.keys():
             rarity = math.log(1 + (total - self._spread[word] + 0.5) / (self._spread[word] + 0.5))
             score += rarity * words[word] * (_SATURATION + 1) / (words[word] + _SATURATION * longer)
         return score

@@ -1,7 +1,7 @@
-"""Tool step — the tool calls of one step of a turn: decided, run side by side, and those that must wait for somebody held.
+"""Tool step — the tool calls of one step of a turn: applies the rules, runs them concurrently, holds those that must wait.
 
-A call that needs an approval, that the client runs, or whose tool needs a person becomes a wait: a row. Its siblings run
-meanwhile. When only waits are left the turn is parked: it leaves memory, and goes on with the first answer, in this process or
+A call that needs an approval, that the client runs, or whose tool needs a person becomes a wait: a row. Its siblings run in the
+meantime. When only waits are left the turn is parked: it leaves memory, and continues with the first answer, in this process or
 another.
 """
 
@@ -24,7 +24,7 @@ from agentvm.model.placed_call import placed_call
 from agentvm.model.program import ProgramCall, ProgramEnded
 from agentvm.model.tier import Placed
 from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
-from agentvm.runtime import calls, turn
+from agentvm.runtime import calls, open_question, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_run import CallRun, Ended
 from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
@@ -37,11 +37,11 @@ from agentvm.runtime.sub_agents import ENDED, has_ended, scope_at_root
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet
 from agentvm.runtime.waiting import Waiting, answer_events, denied_event, waiting_events
-from agentvm.tools.base import ConsentRequired, InputRequired
+from agentvm.tools.base import HELD_SECONDS, ConsentRequired, InputRequired, Question
 
 _INLINE = Placed(tier="inline")
 _Done = tuple[ToolCall, Run | ToolOutcome, Ended | None]
-"""A call, what was done about it, and how that ended."""
+"""A call, its run or outcome, and its end."""
 
 
 class CallRunner:
@@ -54,7 +54,7 @@ class CallRunner:
         self._accepted = accepted
         self._tools = tools
         self._tainted = tainted
-        self._call_run = CallRun(ports, image, log, accepted, tools, tainted)
+        self._call_run = CallRun(ports, image, log, accepted, tools, tainted, questions=self)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
         self._told = {wait.wait_id for wait in accepted.waits.values()}
         """Waits that people know of."""
@@ -68,10 +68,10 @@ class CallRunner:
             accepted.answered = False
             actions = [(pending.call, await self._next(pending)) for pending in accepted.state.pending]
             await self.announce(actions)
-            await self._tell_root(_waits_of(actions))
+            await self._publish_at_root(_waits_of(actions))
             due = [(call, action) for call, action in actions if not isinstance(action, Held)]
             if due:
-                await self._carry_out(due)
+                await self._execute(due)
             elif not (accepted.answering or self._is_answered(held := _waits_of(actions)) or await self._take_ended(held)):
                 await self._park(held)
                 return
@@ -91,17 +91,17 @@ class CallRunner:
                 is_answered = True
         return is_answered
 
-    async def _tell_root(self, waits: Sequence[ToolWait]) -> None:
+    async def _publish_at_root(self, waits: Sequence[ToolWait]) -> None:
         """Shows new waits of a sub-agent at the top, too."""
         scope = scope_at_root(self._accepted.scope, self._accepted.origin)
         new = [wait for wait in waits if wait.wait_id not in self._told]
         self._told.update(wait.wait_id for wait in new)
         if scope is not None and new:
             events = [data for wait in new for data in waiting_events(wait)]
-            await self._ports.sub_agents.tell_root(self._ports, self._log, scope, events)
+            await self._ports.sub_agents.publish_at_root(self._ports, self._log, scope, events)
 
     async def lose(self) -> None:
-        """Gives the calls that may have been running when the process died their results; the others remain."""
+        """Creates results for the calls that may have been running when the process ended; the others remain."""
         for pending in self._accepted.state.pending:
             call = pending.call
             may_repeat = self._tools.may_repeat(call.name) or call.id in self._accepted.waits
@@ -110,12 +110,12 @@ class CallRunner:
         await self.flush()
 
     async def _next(self, pending: PendingCall) -> Action:
-        """Returns what is to be done about a call of the model; a program waits as long as a call of it does."""
+        """Returns the next step of a call of the model; a program waits as long as a call of it does."""
         wait = self._accepted.open_wait(pending.call.id)
         return await self.decide(pending) if wait is None else Held(wait)
 
     async def decide(self, pending: PendingCall, *, tainted: bool = False) -> Action:
-        """Returns what is to be done about a call, of the model or of a program."""
+        """Returns the next step of a call, of the model or of a program."""
         call = pending.call
         wait = self._accepted.waits.get(call.id)
         if wait is not None:
@@ -126,7 +126,7 @@ class CallRunner:
                 await self._ports.sub_agents.stop_called(self._ports, self._log.tenant_id, self._image, turn_id, call.id)
             if isinstance(action, ToolOutcome) and not action.is_error:
                 return await self._call_run.keep(call, action.result)
-            return action
+            return await self._still_allowed(action, tainted=tainted) if isinstance(action, Run) else action
         if pending.problem is not None:
             return ToolOutcome(pending.problem, True)
         facts = self._facts(call, tainted=tainted)
@@ -142,6 +142,17 @@ class CallRunner:
             # The client that would run it, or the person who would answer, is not there.
             return ToolOutcome(calls.NOBODY_TO_ASK, True, is_denied=True)
         return self._hold(call, facts, first, verdict, None if first == "approval" else self._tools.timeout_seconds(call.name))
+
+    async def _still_allowed(self, run: Run, *, tainted: bool) -> Action:
+        """Returns the call that was answered, or its denial by a rule that was set while it waited."""
+        facts = self._facts(run.call, tainted=tainted)
+        if facts is None or (run.wait is not None and run.wait.started_at is not None):
+            return run
+        verdict = await self._verdict(facts)
+        if verdict.do != "deny":
+            return run
+        self._policy[run.call.id] = verdict.why
+        return ToolOutcome(calls.denied(verdict.why), True, is_denied=True)
 
     def _facts(self, call: ToolCall, *, tainted: bool = False) -> CallFacts | None:
         facts = self._tools.facts(call, tainted=self._tainted or tainted)
@@ -163,7 +174,7 @@ class CallRunner:
         return verdict
 
     async def announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None:
-        """Commits who is waited for and what is about to run: what a tool does cannot be taken back."""
+        """Commits the waits and the calls that are about to run: the effect of a tool cannot be undone."""
         at, accepted, events = self._ports.clock(), self._accepted, list[EventData]()
         for call, action in actions:
             match action:
@@ -197,8 +208,8 @@ class CallRunner:
         await self._ports.journal.emit(self._log, (ConversationEnd(reason="completed"), parked), accepted.scope)
         accepted.parked = True
 
-    async def _carry_out(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
-        """Runs the calls side by side. Results are told as they come."""
+    async def _execute(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
+        """Runs the calls side by side. Results are sent as they arrive."""
         done, results = anyio.create_memory_object_stream[_Done](len(actions))
         with done, results:
             try:
@@ -263,12 +274,12 @@ class CallRunner:
         return await store.list_program(accepted.state.turn_id, call_id)
 
     async def make(self, run: Run, *, tainted: bool) -> Ended:
-        """Makes a call of a program, which may have got text of strangers."""
+        """Makes a call of a program, which may have got untrusted text."""
         self._accepted.started.add(run.call.id)
         return await self._call_run.run(run.call, run.resumption, is_nested=True, tainted=tainted)
 
     def ask(self, run: Run, needs: InputRequired | ConsentRequired) -> ToolOutcome | None:
-        """Holds a call whose tool needs a person: it waits once more. Returns its outcome if nobody can answer."""
+        """Holds a call whose tool needs a person: it waits once more. Returns its outcome if no person can answer."""
         call = run.call
         facts = self._facts(call)
         needs_somebody = not (isinstance(needs, InputRequired) and needs.kind in ("timer", "child"))
@@ -282,19 +293,43 @@ class CallRunner:
         self.post(*waiting_events(wait))
         return None
 
+    def hold_open(self, call: ToolCall, question: Question) -> ToolWait | None:
+        """Opens the wait for a question of a call that runs; None where no person can answer."""
+        facts, at, before = self._facts(call), self._ports.clock(), self._accepted.waits.get(call.id)
+        if facts is None or facts.unattended:
+            return None
+        needs = InputRequired(questions={open_question.KEY: question}, until=at + int(HELD_SECONDS * 1000))
+        note = calls.EDITED if before is not None and (before.is_edited or (before.answer and before.answer.input)) else None
+        wait = self._waiting.ask(self._ports.new_id("wait"), at, Run(call, note=note), facts, needs)
+        if wait.round >= ROUNDS_MAX:
+            return None
+        # After a crash it is a call that had begun.
+        wait = self._accepted.waits[call.id] = msgspec.structs.replace(wait, held=True, started_at=at)
+        return wait
+
+    async def announce_wait(self, wait: ToolWait) -> None:
+        """Stores the wait of a call that runs, and tells people of it."""
+        self.post(*waiting_events(wait), WaitChanged(change=StartedWait(wait_id=wait.wait_id, at=wait.asked_at)))
+        await self.flush()
+        await self._publish_at_root([wait])
+
+    def post_end(self, *events: EventData) -> None:
+        """Lets the end of a wait be stored and sent soon, also while the turn is being stopped."""
+        self._ports.journal.post(self._log, events, self._accepted.scope)
+
     def may_repeat(self, name: str) -> bool:
-        """Tells whether a call of the tool may be made twice."""
+        """Returns whether a call of the tool may be made twice."""
         return self._tools.may_repeat(name)
 
     def is_open(self, call: ToolCall) -> bool:
-        """Tells whether results of the call are text of strangers."""
+        """Returns whether results of the call are untrusted text."""
         facts = self._tools.facts(call)
         return facts is not None and facts.world == "open"
 
     def post(self, *events: EventData) -> None:
-        """Lets events of the turn be committed and told soon."""
+        """Lets events of the turn be committed and sent soon."""
         if events:
-            self._accepted.say(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=False)
+            self._accepted.note_commit(self._ports.journal.post(self._log, events, self._accepted.scope), by_model=False)
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         accepted = self._accepted
@@ -335,9 +370,9 @@ class CallRunner:
         self._accepted.results.clear()
 
 
-def _noted(outcome: ToolOutcome, note: str, given: dict[str, object]) -> ToolOutcome:
-    """Returns the outcome of a call whose input a person has changed: the model is told of it beside the result."""
-    edited: dict[str, object] = {"note": note, "input": given}
+def _noted(outcome: ToolOutcome, note: str, values: dict[str, object]) -> ToolOutcome:
+    """Returns the outcome of a call whose input a person has changed: the model receives a note with the result."""
+    edited: dict[str, object] = {"note": note, "input": values}
     if outcome.parts:
         return replace(outcome, parts=(TextPart(text=msgspec.json.encode(edited).decode()), *outcome.parts))
     return replace(outcome, result={**edited, "result": outcome.result})

@@ -1,7 +1,7 @@
 """Tool task — one tool at work, in a task of its own, with a deadline that its progress moves.
 
-A tool that goes on after it was cancelled is abandoned behind a shield: it ends by itself some time, and nobody waits for it,
-neither its turn nor the user who stopped that turn, nor the end of the server. Hence it is in no task group.
+A tool that continues after it was cancelled is abandoned behind a shield: neither its turn, nor the user who stopped that
+turn, nor the shutdown of the server waits for its end. Hence it is in no task group.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 Result = TypeVar("Result")
 
 _abandoned: set["asyncio.Task[None]"] = set()
-"""Tools that go on although they were stopped; the loop itself does not keep its tasks."""
+"""Tools that continue although they were stopped; the loop itself does not keep its tasks."""
 
 
 class ToolTask(Generic[Result]):
@@ -53,14 +53,14 @@ class ToolTask(Generic[Result]):
         self._result: Result | None = None
         self._failure: AgentVMError | None = None
 
-    def extend(self) -> None:
-        """Gives the tool its whole time again, within the most that any call may take."""
-        self._scope.deadline = min(anyio.current_time() + self._timeout_seconds, self._last)
+    def extend(self, more_seconds: float = 0.0) -> None:
+        """Gives the tool its whole time again, and more if so, within the most that any call may take."""
+        self._scope.deadline = min(anyio.current_time() + self._timeout_seconds + more_seconds, self._last)
 
     async def run(self) -> Result:
         """Returns the tool's result, or raises its error; `TimeoutError` at the deadline."""
         # Awaited below in every case, or abandoned, which a group does not do.
-        self._task = asyncio.create_task(self._carry_out(), name=f"tool {self._name}")  # noqa: TID251
+        self._task = asyncio.create_task(self._execute(), name=f"tool {self._name}")  # noqa: TID251
         try:
             with self._scope:
                 await self._done.wait()
@@ -74,7 +74,7 @@ class ToolTask(Generic[Result]):
             raise self._failure
         return self._result  # type: ignore[return-value]  # There is one unless there is a failure.
 
-    async def _carry_out(self) -> None:
+    async def _execute(self) -> None:
         try:
             with self._cancelling, self._shield:
                 self._result = await self._work()
@@ -88,7 +88,7 @@ class ToolTask(Generic[Result]):
             self._failure = ToolFailed(f"{self._name} tried to end its process")
         except AgentVMError as error:
             self._failure = error
-        except Exception:  # Protects the turn: the model can go on without this result.
+        except Exception:  # Protects the turn: the model can continue without this result.
             logger.exception("tool_crashed", tool=self._name)
             self._failure = ToolFailed(f"{self._name} failed because of an internal error")
         finally:
@@ -112,7 +112,7 @@ class ToolTask(Generic[Result]):
 
 
 class ProgressReports:
-    """Tells the progress of a call, four times a second at most; of what comes between, the last."""
+    """Sends the progress of a call, at most four times a second; of the reports in between, the last."""
 
     def __init__(self, tell: Callable[[CallProgress], None]) -> None:
         self._tell = tell
@@ -127,7 +127,7 @@ class ProgressReports:
         self._timer = asyncio.get_running_loop().call_later(PROGRESS_SECONDS, self._release)
 
     def close(self) -> None:
-        """Tells what is held back. Nothing is told any more after it."""
+        """Sends the held-back report. Nothing is told any more after it."""
         if self._timer is not None:
             self._timer.cancel()
             if self._held is not None:

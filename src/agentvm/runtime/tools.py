@@ -1,4 +1,5 @@
-"""Tools — what a turn can call. A tool that fails, hangs or returns too much gives a result, never the turn's failure.
+"""Tools — the tools that a turn can call. A tool that fails, hangs or returns too much gives a result, never the turn's
+failure.
 
 Each turn opens the tools of its tenant and image, as it opens its models, and closes them with its end.
 """
@@ -35,9 +36,9 @@ logger = get_logger(__name__)
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 TOLD_MAX = 40
-"""Tools that a model is told of; it finds the others with `find_tools`."""
+"""Tools that a model receives; it finds the others with `find_tools`."""
 TOLD_MIN = 8
-"""Tools that a model is told of, however small its window is."""
+"""Tools that a model receives, however small its window is."""
 WINDOW_SHARE = 10
 """The part of a window that tools may fill: a tenth."""
 TOLD_SETS_MAX = 100
@@ -47,7 +48,7 @@ DESCRIPTION_MAX = 300
 
 
 class ToolSet:
-    """The tools of one turn: those that the model is told of, and no others can be called."""
+    """The tools of one turn: those that the model receives, and no others can be called."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._provided = tuple(tool for tool in tools if tool.at_provider is not None)
@@ -83,21 +84,21 @@ class ToolSet:
         names = {tool.spec.name for tool in others}
         return ToolSet([*(self._tools[spec.name] for spec in self.specs if spec.name not in names), *others])
 
-    def told(self, window: int, found: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
+    def told(self, window: int, names: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
         """Returns the tools that a model with this window is told of: all, or the first, `find_tools`, and those `found`."""
         if not self.is_large:
             return self.specs
         first = self._first(window // WINDOW_SHARE)
         if first == len(self.specs):
             return self.specs
-        cached = self._told.get((first, found))
+        cached = self._told.get((first, names))
         if cached is None:
             # The same object each time: the JSON of tools is kept by it.
             begin, rest = self.specs[:first], {spec.name: spec for spec in self.specs[first:]}
-            cached = (*begin, FIND_TOOLS, *(rest[name] for name in found if name in rest))
+            cached = (*begin, FIND_TOOLS, *(rest[name] for name in names if name in rest))
             if len(self._told) >= TOLD_SETS_MAX:
                 self._told.clear()
-            self._told[first, found] = cached
+            self._told[first, names] = cached
         return cached
 
     def provided(self, driver: str, *, tainted: bool) -> tuple[tuple[ProviderTool, CallFacts], ...]:
@@ -109,7 +110,7 @@ class ToolSet:
         )
 
     def _first(self, tokens_max: int) -> int:
-        """Returns how many of the tools fit into so many tokens."""
+        """Returns how many of the tools fit into this many tokens."""
         tokens = 0
         for number, size in enumerate(self._sizes()):
             tokens += size
@@ -122,10 +123,10 @@ class ToolSet:
             self._tokens = tuple(estimate_tokens(msgspec.json.encode(spec).decode()) for spec in self.specs)
         return self._tokens
 
-    async def _search(self, given: dict[str, object]) -> object:
+    async def _search(self, values: dict[str, object]) -> object:
         if self._index is None:
             self._index = ToolIndex(self.specs)
-        specs = self._index.search(str(given["query"]))
+        specs = self._index.search(str(values["query"]))
         return {"tools": [{"name": spec.name, "description": spec.description[:DESCRIPTION_MAX]} for spec in specs]}
 
     def may_repeat(self, name: str) -> bool:
@@ -225,10 +226,15 @@ class ServerTools:
         tools = self._sets.get(key)
         if tools is None:
             # A name that this process does not have is left out: an image may be older than the server.
-            opened = (self._own(name, rendered.sandbox, specs) or self._of_image(name, specs) for name in names)
+            opened = (self._open(name, rendered.sandbox, specs) for name in names)
             tools = ToolSet([tool for tool in opened if tool is not None])
             self._sets.put(key, tools)
         return tools
+
+    def _open(self, name: str, sandbox: Mapping[str, object] | None, specs: Sequence[Mapping[str, object]]) -> Tool | None:
+        # A build gives no tool the name of one of the server; a later server may have gained one of that name.
+        brought = any(spec.get("name") == name and spec.get("runtime") in RUNNABLE_TOOLS for spec in specs)
+        return self._of_image(name, specs) if brought else self._own(name, sandbox, specs)
 
     def _own(self, name: str, sandbox: Mapping[str, object] | None, specs: Sequence[Mapping[str, object]]) -> Tool | None:
         """Returns a tool of the server, in the sandbox of the image if it runs in one; the image may want it approved."""

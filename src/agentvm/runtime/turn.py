@@ -1,8 +1,8 @@
 """Turn — one unit of work as a pure function: `(state, output) -> (state, events)`.
 
-A turn is one or more model calls. Within a call, outputs become stream events at once and messages when they are whole;
-state events tell user interfaces where things stand. For one output the order is fixed: stream event, message, state,
-turn. `TurnResponse` is the one terminal event and always the last; `ended` is true from then on, and nothing follows.
+A turn is one or more model calls. Within a call, outputs become stream events at once and messages when they are complete;
+state events are for user interfaces. For one output the order is fixed: stream event, message, state, turn. `TurnResponse` is
+the one terminal event and always the last; `ended` is true from then on, and nothing follows.
 
 Ids of the messages a turn produces are derived from the turn's own, so the same outputs always give the same events.
 """
@@ -71,7 +71,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
 
 
 def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: Usage, at: int) -> Step:
-    """A message that a restart cut off after it had asked for tools: these calls are whole, so the turn goes on with them."""
+    """A message that a restart cut off after it had asked for tools: these calls are whole, so the turn continues with them."""
     message_id = now.told_id or MessageId("")
     parts = (TextPart(text=text),) if text.strip() else ()
     record = AssistantMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", content=parts, usage=used)
@@ -152,12 +152,12 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
 
 
 def _grow_text(now: TurnState, text: str, at: int) -> Step:
-    """Text of the model. What it says again of what was told before a restart is passed over, as long as it is the same."""
+    """Text of the model. Text that repeats the text sent before a restart is skipped, as long as it is identical."""
     if now.repeated is not None:
         before = now.prefix[now.repeated :]
         if before.startswith(text):
             return replace(now, repeated=now.repeated + len(text), spoken_at=now.spoken_at or at), ()
-        # It has said all of it again, and goes on; or it has gone on at once, and only began alike.
+        # It has said all of it again, and continues; or it has gone on at once, and only began alike.
         text = text[len(before) :] if text.startswith(before) else now.prefix[: now.repeated] + text
         now = replace(now, repeated=None)
     delta = stream.TextDelta(text=text)
@@ -192,7 +192,7 @@ def fitting(now: TurnState, output: object, at: int) -> Step:
 
 
 def unanswered(now: TurnState, at: int) -> Step:
-    """The call that was asked was read, as far as anybody knows, and nothing was heard of it."""
+    """The request is assumed to have been read by the provider, although no output arrived."""
     if now.asked_key is None:
         return now, ()
     used = Usage(input_tokens=now.prompt_tokens, output_tokens=_hidden(now, at), estimated=True)
@@ -205,7 +205,7 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
     if now.message_id is None and cut_at is not None:
         now, called_events = unanswered(now, cut_at)
-        now, events = _keep_told(replace(now, open_call=None, pending=(), call_usage=NO_USAGE))
+        now, events = _keep_delivered(replace(now, open_call=None, pending=(), call_usage=NO_USAGE))
         return now, (*called_events, *events)
     full_text = join(now.text)
     used = now.call_usage if cut_at is None else _used(now, now.prefix[: now.repeated or 0] + full_text, cut_at)
@@ -214,7 +214,7 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
         now, message_id=None, asked_key=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE
     )
     if now.message_id is None:
-        return _keep_told(closed)
+        return _keep_delivered(closed)
     called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used, asked=now.asked_key)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=join(now.open_thinking)))
     # What was said before a restart is not part of it.
@@ -237,7 +237,7 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
     return closed, (called,)
 
 
-def _keep_told(now: TurnState) -> Step:
+def _keep_delivered(now: TurnState) -> Step:
     """Keeps the received text of a message that a restart cut off and that was not continued."""
     if now.told_id is None or not now.told.strip():
         return now, ()

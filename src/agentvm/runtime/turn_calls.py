@@ -1,7 +1,7 @@
 """Turn calls — the tool calls of a turn, as steps of its state: asked for, and answered. Pure.
 
-A tool that the provider of the model runs has its result in the answer that calls it, or in the next. Nobody here decides about
-such a call; it is told and stored as any other, and its result is a stranger's text.
+A tool that the provider of the model runs has its result in the answer that calls it, or in the next. The server does not
+decide about such a call; it is sent and stored like any other, and its result is untrusted text.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ NOT_ANSWERED = "No result: the answer ended before the provider had one."
 
 
 def tool_finished(now: TurnState, call: ToolCall, outcome: ToolOutcome, at: int, *, tainted: bool = False) -> Step:
-    """A call of this turn has its outcome. A `tainted` result is a stranger's text."""
+    """A call of this turn has its outcome. A `tainted` result is untrusted text."""
     now, message_id = take_id(now)
     output = outcome.output
     result: object = output.value if isinstance(output, TextOutput | JsonOutput | ContentOutput) else output.text

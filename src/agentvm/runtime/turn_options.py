@@ -1,4 +1,6 @@
-"""Turn options — what the sender of a message chooses for its turn: whether it may, and the definition with it."""
+"""Turn options — the choices of a message's sender for its turn: whether they are allowed, and the definition with them."""
+
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -7,7 +9,7 @@ from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.validation import explain
 from agentvm.model.definition import Definition
-from agentvm.model.turn import DEFAULT_OPTIONS, TurnOptions
+from agentvm.model.turn import ANY_TOOL, DEFAULT_OPTIONS, TurnOptions
 from agentvm.resources.schema import check_schema
 from agentvm.runtime.tools import Tool, ToolSet, client_tool
 
@@ -25,8 +27,7 @@ def check_options(definition: Definition, options: TurnOptions | None) -> None:
         msgspec.convert(msgspec.to_builtins(options), TurnOptions)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"The options are invalid: {explain(error, TurnOptions)}") from None
-    allowed: tuple[str, ...] = DEFAULT_OPTIONS if definition.turn_options is None else definition.turn_options
-    allowed = (*allowed, UNREAD)
+    allowed = (*_allowed(definition), UNREAD)
     for field in msgspec.structs.fields(TurnOptions):
         if getattr(options, field.name) not in (None, ()) and field.name not in allowed:
             raise Unprocessable(f"This agent does not let a message choose {field.encode_name} (turnOptions of its definition)")
@@ -35,8 +36,25 @@ def check_options(definition: Definition, options: TurnOptions | None) -> None:
             check_schema("output.schema", options.output.schema)
         except ResourceInvalid as error:
             raise Unprocessable(str(error)) from None
-    if len({tool.name for tool in options.tools}) < len(options.tools):
+    names = {tool.name for tool in options.tools}
+    if len(names) < len(options.tools):
         raise Unprocessable("Two of the tools have the same name")
+    choice = options.tool_choice
+    # The tools of an agent that names none are those of its server, which are known when the turn runs.
+    if choice is not None and definition.tools is not None and choice not in {ANY_TOOL, *definition.tools, *names}:
+        raise Unprocessable(f"toolChoice: there is no tool {choice} in this turn")
+
+
+def still_allowed(definition: Definition, options: TurnOptions | None) -> TurnOptions | None:
+    """Returns the options of an earlier message that a sender may choose now; not the client's own text."""
+    if options is None:
+        return None
+    return TurnOptions(**{name: getattr(options, name) for name in _allowed(definition)})
+
+
+def _allowed(definition: Definition) -> tuple[str, ...]:
+    allowed = DEFAULT_OPTIONS if definition.turn_options is None else definition.turn_options
+    return (*allowed, "tool_choice") if "tools" in allowed else allowed
 
 
 def apply_options(definition: Definition, options: TurnOptions | None) -> Definition:
@@ -60,6 +78,13 @@ def apply_options(definition: Definition, options: TurnOptions | None) -> Defini
 def add_tools(tools: ToolSet, options: TurnOptions | None) -> ToolSet:
     """Returns the tools of a turn: those of its sender, and those of its image that have other names."""
     return tools if options is None or not options.tools else tools.joined(_tools(options))
+
+
+def choose_tool(options: TurnOptions | None, tools: Sequence[ToolSpec], earlier_calls: Collection[str]) -> str | None:
+    """Returns the tool that the next answer of a turn has to call; after its first calls the model is free again."""
+    choice = None if options is None or earlier_calls else options.tool_choice
+    is_there = bool(tools) if choice == ANY_TOOL else any(tool.name == choice for tool in tools)
+    return choice if is_there else None
 
 
 def _tools(options: TurnOptions) -> list[Tool]:

@@ -44,12 +44,12 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     call_ids: frozenset[str] = frozenset()
     """Keys of every tool call of the turn so far."""
     prompt_tokens: int = 0
-    """An estimate of what the model was sent, for a call that is cut off before the provider said."""
+    """An estimate of the input tokens, for a call that is interrupted before the provider reports them."""
     asked: str | None = None
     """The model that is asked, as `<provider>/<model>`."""
     asked_at: int | None = None
     attempt: int = 1
-    """How often somebody was asked for this model call, with this time."""
+    """The number of attempts of this model call, including this one."""
     asked_key: str | None = None
     """Names the call that was asked, until it is billed."""
     hidden_tokens: int = 0
@@ -68,7 +68,7 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     """The beginning of the message from before a restart; `text` is the rest."""
     repeated: int | None = None
-    """How much of the prefix the model has said again, which is not told twice; None when it has not begun so."""
+    """The length of the repeated prefix, which is not sent twice; None if the model has not started with it."""
     thinking: tuple[ThinkingPart, ...] = ()
     open_thinking: Chunks = None
     open_call: OpenCall | None = None
@@ -82,12 +82,12 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that have no result yet; it may come with the next message."""
     provider_content: ProviderContent | None = None
     paused: bool = False
-    """Whether the provider goes on when it is asked again."""
+    """Whether the provider continues when it is asked again."""
     heard_strangers: bool = False
-    """Whether the provider has read what strangers wrote."""
+    """Whether the provider has read untrusted text."""
 
     sources: dict[int, str] = msgspec.field(default_factory=dict)
-    """The citations of the passages that the model was told, by their numbers."""
+    """The citations of the passages that the model received, by their numbers."""
 
     # An answer that must fit a schema.
     checks_output: bool = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def work_on(agent: "Agent", log: SessionLog, accepted: Accepted) -> None:
-    """Returns when the turn has ended by itself or is parked; raises what ended it otherwise."""
+    """Returns when the turn has ended by itself or is parked; raises the error that ended it otherwise."""
     while True:
         accepted.switched = False
         image, accepted.agent = await acting_image(agent, accepted.origin)

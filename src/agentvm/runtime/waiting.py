@@ -1,4 +1,4 @@
-"""Waiting — the waits of a turn's calls: how one is opened, what people are told of it, and how it ends. Pure."""
+"""Waiting — the waits of a turn's calls: how one is opened, shown to people, and ended. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ _WHY: Mapping[WaitKind, str] = {
     "question": "the agent asks a question",
     "elicitation": "the tool asks for input",
     "consent": "the tool needs your consent to act for you",
-    "timer": "the agent goes on at a later time",
-    "child": "a sub-agent waits for somebody",
+    "timer": "the agent continues later",
+    "child": "a sub-agent waits for an answer",
 }
 
 
@@ -60,12 +60,13 @@ class Waiting:
             not_sender=approval.not_sender,
             may_remember=approval.remember,
             sender=self.accepted.bill.user_id,
+            sender_key=self.accepted.bill.key_id if approval.not_sender else None,
             asked_at=at,
             expires_at=at + int(lasts * 1000),
         )
 
     def ask(self, wait_id: str, at: int, run: Run, facts: CallFacts, needs: InputRequired | ConsentRequired) -> ToolWait:
-        """Returns the wait for what the tool of a call has asked for; only the person for whom it acts can answer."""
+        """Returns the wait for the input that the tool of a call requires; only the person that it acts for can answer."""
         call = run.call
         before = self.accepted.waits.get(call.id)
         kind: WaitKind = needs.kind if isinstance(needs, InputRequired) else "consent"
@@ -87,7 +88,8 @@ class Waiting:
 
 
 def waiting_events(wait: ToolWait) -> tuple[EventData, ...]:
-    """Returns the beginning of a wait: for its row, and for those who watch. One for a sub-agent is nobody's to answer."""
+    """Returns the beginning of a wait: for its row, and for those who watch. A wait for a sub-agent cannot be answered by a
+    person."""
     if wait.kind == "child":
         return (WaitChanged(change=wait),)
     # The session is named only where the wait of a sub-agent is told at the top.
@@ -114,7 +116,7 @@ def denied_event(accepted: Accepted, call: ToolCall, outcome: ToolOutcome) -> Ev
 
 
 def close_calls(accepted: Accepted, at: int) -> turn.Step:
-    """Gives each open call of a turn that does not go on its result, so that no call is left without one.
+    """Gives each open call of a turn that does not continue its result, so that no call is left without one.
 
     Calls of a message that has not ended were never begun, and do not count.
     """
@@ -130,6 +132,8 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
             outcome = ToolOutcome(calls.NOT_BEGUN, True, is_denied=True)
         now, finished = turn.tool_finished(now, call, outcome, at)
         events += finished
-    if accepted.programs or (accepted.resumed and accepted.state.pending):
+    # Of a turn that could not be read it is not known whether it has run programs.
+    may_have_run = accepted.resumed and (accepted.state.pending or accepted.left is not None)
+    if accepted.programs or may_have_run:
         events.append(ProgramChanged(change=ProgramEnded(turn_id=now.turn_id)))
     return now, tuple(events)

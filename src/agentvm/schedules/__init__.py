@@ -1,1 +1,1 @@
-"""Schedules — messages that agents receive on a schedule, and triggers that send one when they are asked to."""
+"""Schedules — messages that agents receive on a schedule, and triggers that send one on a signed request."""

@@ -1,8 +1,8 @@
 """Schedule clock — begins the runs of schedules when they are due. One timer for all of them; a schedule that waits is a row.
 
-Theory of operation. The clock sleeps until the earliest `wake_at`, reads the rows whose time has come, and decides by `plan`
-about each. A run moves its row on in the commit that accepts its turn, under the key `sched:<id>:<due>`; times without a run
-move it on in a commit of their own. Whatever dies in between, the row still says what is due, and the key finds the turn.
+Theory of operation. The clock sleeps until the earliest `wake_at`, reads the due rows, and decides about each with `plan`. A
+run moves its row on in the commit that accepts its turn, under the key `sched:<id>:<due>`; times without a run move it on in a
+commit of their own. After a crash in between, the row still contains the due time, and the key finds the turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ SLOT_KEPT_MS = 600_000
 """A schedule that has not used its time by then has none any more: it was changed or deleted."""
 TRANSIENT_METRICS = ("running_agents", "queued_messages")
 
-Tell = Callable[[TenantId, EventScope, EventData], None]
+PublishEvent = Callable[[TenantId, EventScope, EventData], None]
 _Passed = tuple[TenantId, ContainerId, SourceRun]
 
 
@@ -88,12 +88,12 @@ class ScheduleClock:
         """Looks at the schedules again: one was added or changed."""
         self._woken.set()
 
-    async def run(self, starter: TurnStarter, tell: Tell, *, is_shared: bool = False) -> None:
-        """Begins runs until cancelled. If the database `is_shared`, other nodes add schedules and tell nobody."""
+    async def run(self, starter: TurnStarter, publish: PublishEvent, *, is_shared: bool = False) -> None:
+        """Begins runs until cancelled. If the database `is_shared`, other nodes add schedules without notifying this one."""
         while True:
             self._woken = anyio.Event()
             try:
-                done = await self.look(starter, tell)
+                done = await self.run_due(starter, publish)
                 following = await self._store.due_schedules.next_due()
             except AgentVMError as error:
                 logger.error("schedules_not_read", code=error.code, error=str(error))
@@ -109,7 +109,7 @@ class ScheduleClock:
             with anyio.move_on_after(seconds):
                 await self._woken.wait()
 
-    async def look(self, starter: TurnStarter, tell: Tell) -> int:
+    async def run_due(self, starter: TurnStarter, publish: PublishEvent) -> int:
         """Deals with schedules that are due; returns how many have moved on."""
         now = self._clock()
         due = await self._store.due_schedules.list_due(now, BATCH_MAX)
@@ -117,7 +117,7 @@ class ScheduleClock:
             return 0
         self._rate.forget(now)
         self._slots = {schedule_id: at for schedule_id, at in self._slots.items() if at > now - SLOT_KEPT_MS}
-        work = await self._sort(due, now, tell)
+        work = await self._sort(due, now, publish)
         if work.postponed:
             await self._store.due_schedules.postpone(work.postponed)
         if work.passed:
@@ -127,14 +127,14 @@ class ScheduleClock:
         async def begin(each: DueSchedule, planned: RunPlan) -> None:
             nonlocal moved
             async with limiter:
-                moved += await self._begin(each, planned, starter, tell)
+                moved += await self._begin(each, planned, starter, publish)
 
         async with anyio.create_task_group() as tasks:
             for each, planned in work.begin:
                 tasks.start_soon(begin, each, planned)
         return moved
 
-    async def _sort(self, due: Sequence[DueSchedule], now: int, tell: Tell) -> _Sorted:
+    async def _sort(self, due: Sequence[DueSchedule], now: int, publish: PublishEvent) -> _Sorted:
         work = _Sorted([], [], [])
         for each in due:
             schedule, planned = each.schedule, plan(each.schedule, now)
@@ -143,11 +143,11 @@ class ScheduleClock:
             if planned.missed or planned.due_at is None:
                 first = planned.due_at or planned.next_at
                 work.passed.append(_pass(each, planned, "missed", "the server was down or too busy", now, next_at=first))
-                _tell_missed(tell, each, planned.missed, planned.missed_from, "outage")
+                _publish_missed(publish, each, planned.missed, planned.missed_from, "outage")
                 continue
             if reason is not None:
                 work.passed.append(_pass(each, planned, "skipped", reason, now, next_at=planned.next_at))
-                _tell_missed(tell, each, 1, planned.due_at or now, reason)
+                _publish_missed(publish, each, 1, planned.due_at or now, reason)
                 continue
             begins_at = self._slot(each, now) if planned.is_catch_up else now
             if begins_at > now:
@@ -175,8 +175,8 @@ class ScheduleClock:
                 return "overlap"
         return None
 
-    async def _begin(self, due: DueSchedule, planned: RunPlan, starter: TurnStarter, tell: Tell) -> bool:
-        """Begins a run; tells whether the schedule has moved on."""
+    async def _begin(self, due: DueSchedule, planned: RunPlan, starter: TurnStarter, publish: PublishEvent) -> bool:
+        """Begins a run; returns whether the schedule has moved on."""
         schedule, now, due_at = due.schedule, self._clock(), planned.due_at or 0
         run = SourceRun(
             source_id=schedule.schedule_id,
@@ -199,15 +199,15 @@ class ScheduleClock:
             logger.warning("schedule_not_run", schedule_id=schedule.schedule_id, code=error.code)
             return False
         except AgentVMError as error:
-            await self._fail(due, planned, error, tell)
+            await self._fail(due, planned, error, publish)
             return True
         if not started.is_new:
-            # It was begun, and something has moved the row back since: it goes on from here.
+            # It was begun, and something has moved the row back since: it continues from here.
             run = msgspec.structs.replace(run, session_id=started.session_id, turn_id=started.turn_id)
             await self._store.due_schedules.pass_over([(due.tenant_id, schedule.container_id, run)])
         return True
 
-    async def _fail(self, due: DueSchedule, planned: RunPlan, error: AgentVMError, tell: Tell) -> None:
+    async def _fail(self, due: DueSchedule, planned: RunPlan, error: AgentVMError, publish: PublishEvent) -> None:
         schedule, now = due.schedule, self._clock()
         logger.warning("schedule_failed", schedule_id=schedule.schedule_id, code=error.code, error=str(error))
         if _is_transient(error):
@@ -218,7 +218,7 @@ class ScheduleClock:
         if (reason := gone_reason(error)) is not None:
             store = self._store.tenant(due.tenant_id).schedules((schedule.container_id,))
             await store.disable(schedule.schedule_id, reason, now)
-        _tell_missed(tell, due, 1, planned.due_at or now, error.code)
+        _publish_missed(publish, due, 1, planned.due_at or now, error.code)
 
 
 def client_key(schedule: Schedule, due_at: int) -> str:
@@ -238,7 +238,7 @@ def gone_reason(error: AgentVMError) -> DisabledReason | None:
 
 
 def _is_transient(error: AgentVMError) -> bool:
-    """Tells whether the same may succeed in a moment, because only others have to end first."""
+    """Returns whether the same may succeed in a moment, because only others have to end first."""
     return isinstance(error, InboxFull | SessionMoved) or (
         isinstance(error, QuotaExceeded) and (error.details or {}).get("metric") in TRANSIENT_METRICS
     )
@@ -260,7 +260,7 @@ def _pass(due: DueSchedule, planned: RunPlan, state: RunState, reason: str, now:
     return due.tenant_id, schedule.container_id, run
 
 
-def _tell_missed(tell: Tell, due: DueSchedule, count: int, due_at: int, reason: str) -> None:
+def _publish_missed(publish: PublishEvent, due: DueSchedule, count: int, due_at: int, reason: str) -> None:
     schedule = due.schedule
     missed = ScheduleMissed(schedule_id=schedule.schedule_id, name=schedule.name, count=count, due_at=due_at, reason=reason)
-    tell(due.tenant_id, EventScope(container_id=schedule.container_id, image_id=schedule.image_id), missed)
+    publish(due.tenant_id, EventScope(container_id=schedule.container_id, image_id=schedule.image_id), missed)

@@ -2,7 +2,7 @@
 
 Five fields, or a name such as `@daily`. A time that the clock skips in spring runs when the clock has moved on, and one that
 comes twice in autumn runs the first time only. An expression whose minute or hour begins with `*` follows the time that passes
-instead: what runs every hour runs in both hours that are called the same.
+instead: an hourly job runs in both hours that have the same name.
 
 Written here: libraries that were tried are wrong where a clock is set by half an hour, or reckon with an offset instead of a
 zone. The test looks at every minute around the changes of every zone.
@@ -41,7 +41,7 @@ _FIELDS: tuple[tuple[str, int, int, dict[str, int]], ...] = (
 )
 _SHAPE = "five fields: minute, hour, day of month, month, day of week"
 _SEARCH_MAX = 30
-"""A time that does not come within so many years never comes: 29 February may have to be a Sunday."""
+"""Years within which the next time must be; beyond them there is none. 29 February may have to be a Sunday."""
 _YEAR_MAX = 9_990
 _DAY_MINUTES = 24 * 60
 _MINUTE_MS = 60_000
@@ -81,7 +81,7 @@ def parse(cron: str, zone: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def read(cron: str) -> CronExpression:
-    """Returns the times of an expression; `InvalidInput` says what is wrong with it."""
+    """Returns the times of an expression; `InvalidInput` names the fault."""
     if cron.startswith("@") and cron.lower() not in NAMED:
         raise InvalidInput(f"cron: {cron} is not one of {', '.join(NAMED)}")
     fields = NAMED.get(cron.lower(), cron).upper().split()
@@ -193,7 +193,7 @@ def _on_the_wall(shown: datetime, zone: ZoneInfo) -> Iterator[int]:
 
 
 def _is_shown(moment: datetime) -> bool:
-    """Tells whether the clock ever shows a time: it is set forward over some."""
+    """Returns whether the clock ever shows a time: it is set forward over some."""
     return moment.replace(tzinfo=None) == moment.astimezone(UTC).astimezone(moment.tzinfo).replace(
         tzinfo=None, fold=moment.fold
     )

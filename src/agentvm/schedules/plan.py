@@ -1,4 +1,4 @@
-"""RunPlan — what becomes of a schedule that is due: which run begins, and which times are passed over. Pure.
+"""RunPlan — decides about a due schedule: which run starts, and which times are skipped. Pure.
 
 `next_at` of the row is the whole state: it moves in the commit that accepts a turn, or that notes why there was none. So runs
 that are made up for after an outage are simply times that have not been passed.
@@ -13,12 +13,12 @@ from agentvm.schedules.cron import jitter_ms, next_time, times
 LATE_MS = 60_000
 """A run that begins within this time of its due time, and of its jitter, is on time."""
 COUNTED_MAX = 1_000
-"""Times that are counted one by one; beyond them it is said that there were at least so many."""
+"""Missed times that are counted exactly; beyond them the count is a minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """The run that begins now, if there is one, after so many times that were missed."""
+    """The run that begins now, if there is one, after this many times that were missed."""
 
     missed: int = 0
     missed_from: int = 0
@@ -31,7 +31,7 @@ class RunPlan:
 
 
 def plan(schedule: Schedule, now: int) -> RunPlan:
-    """Decides about a schedule whose `next_at` has come."""
+    """Decides about a schedule that is due."""
     due_at = schedule.next_at
     if due_at is None or due_at > now:
         return RunPlan(next_at=due_at)

@@ -1,4 +1,4 @@
-"""Turn starter — begins the turns of schedules and triggers, in the name of whoever made them and with the rights of now."""
+"""Turn starter — starts the turns of schedules and triggers, as their creator and with the creator's current permissions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Triggers — begin a turn when somebody asks who knows a secret. What they send is data, and a stranger's text.
+"""Triggers — start a turn on a signed request. Its body is data, and untrusted text.
 
 A request is signed as a webhook is. Its id is the key of the turn: the same request again, within the window or out of an
 attacker's recording, is the same turn and begins no other.
@@ -105,7 +105,7 @@ class Triggers:
 
 
 def compose(trigger: Trigger, body: bytes) -> str:
-    """Returns the message of a request: the trigger's own words, then what came, marked as data."""
+    """Returns the message of a request: the trigger's own words, then the body, marked as data."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

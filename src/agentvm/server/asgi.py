@@ -53,7 +53,7 @@ class Application:
 
     def __init__(self, vm: AgentVM, watch: Watch) -> None:
         self._vm = vm
-        self._sockets = SocketContext(vm, watch, Readers())
+        self._sockets = SocketContext(vm, watch, Readers(vm.mailbox))
         self.bound_to = vm.config.system.host
         """The address that the server listens on."""
         self.gate = HttpGate(vm, lambda: self.bound_to)

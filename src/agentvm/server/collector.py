@@ -13,7 +13,7 @@ OLD_MAX = 20
 
 
 def relax_collector() -> None:
-    """Makes collections rare. To be called before a server is opened: thousands of turns that go on would be looked through
+    """Makes collections rare. To be called before a server is opened: thousands of turns that continue would be looked through
     again and again, which takes a third of the CPU of such a start (`bench/recovery.py`)."""
     gc.set_threshold(YOUNG_MAX, MIDDLE_MAX, OLD_MAX)
 

@@ -1,11 +1,12 @@
 """Console — serves the pages of the web console, which are built from `console/` into `_console/` beside this file.
 
-Every page is the same document: its script shows what the address names. Nothing here needs a key; the pages use the same
-API as every other client, and have no rights of their own.
+Every page is the same document: its script shows the page that the address names. Nothing here needs a key; the pages use the
+same API as every other client, and have no rights of their own.
 """
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.http.reference import source_of
 from agentvm.server.router import HttpRoute
 
 DIRECTORY: Final = Path(__file__).parent / "_console"
@@ -20,7 +22,7 @@ AREAS: Final = (
     *("agents", "resources", "knowledge", "skills", "files", "activity", "usage", "wallet"),
     *("tenants", "people", "settings", "me", "diagnose", "login", "invitations", "shared"),
 )
-"""The first words of addresses outside the conversations. The script knows the rest, and says what is not there."""
+"""The first words of addresses outside the conversations. The script knows the rest, and says that a page does not exist."""
 PAGES: Final = (
     "/",
     "/c/{session}",
@@ -32,21 +34,31 @@ PAGES: Final = (
 ASSETS: Final = "/assets/{file}"
 ICON: Final = "/icon.svg"
 WORKER: Final = "/sw.js"
-PUBLIC_PATHS: Final = (*PAGES, ASSETS, ICON, WORKER)
+LICENSES: Final = "/licenses.txt"
+NAMED: Final = (ICON, WORKER, LICENSES)
+PUBLIC_PATHS: Final = (*PAGES, ASSETS, *NAMED)
+_API_PATHS: Final = ("/v1/", "/assets/", "/hooks/", "/.well-known/")
 
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src {styles}; img-src 'self' blob:; font-src 'self'; connect-src 'self'; "
+    "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types avm"
+)
 HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; connect-src 'self'; "
-        "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types avm"
-    ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
+_TYPES: Final = {
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
 _REVALIDATED: Final = "no-cache"
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
 """For files whose names hold the digest of their content."""
@@ -69,6 +81,8 @@ class ConsoleFile:
     compressed: bytes
     media_type: str
     tag: str
+    policy: str
+    """The Content-Security-Policy: files of this server, and the styles that the file itself holds."""
 
     @classmethod
     def read(cls, path: Path) -> "ConsoleFile":
@@ -77,7 +91,9 @@ class ConsoleFile:
     @classmethod
     def of(cls, content: bytes, media_type: str) -> "ConsoleFile":
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        return cls(content, gzip.compress(content, 9, mtime=0), media_type, tag)
+        own = _STYLE.findall(content.decode()) if media_type == "text/html" else []
+        policy = _POLICY.format(styles=" ".join(("'self'", *map(source_of, own))))
+        return cls(content, gzip.compress(content, 9, mtime=0), media_type, tag, policy)
 
 
 @cache
@@ -85,6 +101,15 @@ def load_files(directory: Path = DIRECTORY) -> Mapping[str, ConsoleFile]:
     """Returns the built files by their path below the directory; empty if the console is not built."""
     paths = (path for path in directory.rglob("*") if path.suffix in _TYPES)
     return {path.relative_to(directory).as_posix(): ConsoleFile.read(path) for path in paths}
+
+
+def missing_page(request: HttpRequest, directory: Path = DIRECTORY) -> HttpResponse | None:
+    """Returns the document for an address that nothing has, so that the script says so; None for a program, or an API path."""
+    is_page = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("accept", "")
+    built = load_files(directory).get("index.html")
+    if built is None or not is_page or str(request.scope["path"]).startswith(_API_PATHS):
+        return None
+    return _response(request, built, _REVALIDATED, status=404)
 
 
 def console_routes(directory: Path = DIRECTORY) -> Iterator[HttpRoute]:
@@ -112,14 +137,20 @@ def console_routes(directory: Path = DIRECTORY) -> Iterator[HttpRoute]:
         for path in PAGES:
             yield HttpRoute(method, path, page)
         yield HttpRoute(method, ASSETS, asset)
-        yield HttpRoute(method, ICON, named)
-        yield HttpRoute(method, WORKER, named)
+        for path in NAMED:
+            yield HttpRoute(method, path, named)
 
 
-def _response(request: HttpRequest, file: ConsoleFile, caching: str) -> HttpResponse:
-    headers = {**HEADERS, "ETag": file.tag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
+def _response(request: HttpRequest, file: ConsoleFile, caching: str, *, status: int = 200) -> HttpResponse:
+    headers = {
+        **HEADERS,
+        "Content-Security-Policy": file.policy,
+        "ETag": file.tag,
+        "Cache-Control": caching,
+        "Vary": "Accept-Encoding",
+    }
     etags = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
-    if file.tag in etags:
+    if file.tag in etags and status == 200:
         return HttpResponse(status=304, headers=headers)
     accepted = [name.split(";")[0].strip() for name in request.headers.get("accept-encoding", "").split(",")]
     content = file.content
@@ -127,4 +158,4 @@ def _response(request: HttpRequest, file: ConsoleFile, caching: str) -> HttpResp
         content, headers["Content-Encoding"] = file.compressed, "gzip"
     if request.method == "HEAD":
         headers["Content-Length"], content = str(len(content)), b""
-    return HttpResponse(content=content, media_type=file.media_type, headers=headers)
+    return HttpResponse(content=content, status=status, media_type=file.media_type, headers=headers)

@@ -1,17 +1,18 @@
-"""CORS — lets pages of other origins use the gateways: those that the operator allows, and no others."""
+"""CORS — lets pages of other origins that the operator allows use the gateways."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 _COMMON: Final = {"Vary": "Origin"}
 _ALLOWED_HEADERS: Final = (
-    "authorization, content-type, x-api-key, last-event-id, idempotency-key, x-avm-session, x-avm-container, x-avm-tools, "
-    "x-requested-with, openai-organization, openai-project, openai-beta, "
-    "anthropic-version, anthropic-beta, mcp-protocol-version, mcp-session-id, mcp-method, "
-    "mcp-name, a2a-version, a2a-extensions"
+    "authorization, content-type, x-api-key, last-event-id, idempotency-key, if-none-match, cache-control, user-agent, "
+    "x-avm-session, x-avm-container, x-avm-tools, x-avm-agent, x-requested-with, openai-organization, openai-project, "
+    "openai-beta, anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, mcp-protocol-version, "
+    "mcp-session-id, mcp-method, mcp-name, a2a-version, a2a-extensions"
 )
 _EXPOSED: Final = (
-    "Content-Location, Location, X-Pagination-Total, X-Request-Id, X-AVM-Session, X-AVM-Turn, Mcp-Session-Id, Retry-After"
+    "Content-Location, Location, X-Pagination-Total, X-Pagination-Next, X-Request-Id, Request-Id, X-AVM-Session, X-AVM-Turn, "
+    "Mcp-Session-Id, WWW-Authenticate, Retry-After, X-Should-Retry"
 )
 _STAINLESS: Final = "x-stainless-"
 """The official clients of several providers send headers that begin so."""

@@ -1,4 +1,4 @@
-"""Credentials — finds them in a request; `agentvm.tenants` finds their owner.
+"""Credentials — reads credentials from a request; `agentvm.tenants` finds their owner.
 
 A socket may send them in the `Authorization` header, as `?token=`, or as the subprotocol `avm.bearer.<token>`, because a
 browser can set no header. A browser that was signed in sends a cookie, over HTTP and when it opens a socket. More than one is
@@ -18,7 +18,7 @@ SEND_ONCE = "Send credentials once: in one Authorization header, as a cookie, as
 
 
 def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = True, also: Sequence[str] = ()) -> str | None:
-    """Returns the bearer token or the cookie of a request, or what one of the headers in `also` holds; None without any."""
+    """Returns the bearer token or the cookie of a request, or the value of one of the headers in `also`; None without any."""
     headers = tuple(headers)
     keys = _keys(headers, also)
     return _only([*_bearers(headers), *keys, *(_cookies(headers) if reads_cookie else ())])
@@ -27,7 +27,7 @@ def of_headers(headers: Iterable[tuple[bytes, bytes]], *, reads_cookie: bool = T
 def of_socket(
     headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols: Iterable[str], *, also: Sequence[str] = ()
 ) -> str | None:
-    """Returns the credential of a request for a socket, also what one of the headers in `also` holds; None without any."""
+    """Returns the credential of a request for a socket, also the value of one of the headers in `also`; None without any."""
     headers = tuple(headers)
     keys = _keys(headers, also)
     by_query = [value for name, value in parse_qsl(query.decode("latin-1")) if name == "token"]

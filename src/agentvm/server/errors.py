@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from agentvm.errors import AgentVMError, Unauthenticated, shorten
+from agentvm.errors import AgentVMError, InvalidInput, Unauthenticated, shorten
 from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 from agentvm.log import get_logger
 from agentvm.model.base import Record
@@ -57,21 +57,24 @@ def explain(scope: Scope, error: Exception, shape: Shape | None = None) -> HttpR
     elif isinstance(error, HttpError):
         status = error.status
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")
-        message = f"{HTTPStatus(status).phrase}: {scope['method']} {path}{_hint(status, path)}"
+        message = f"{HTTPStatus(status).phrase}: {scope['method']} {path}{_hint(error, path)}"
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
     if shape is not None:
-        shaped = shape(GatewayProblem(status=status, code=code, message=message, request_id=request_id))
+        is_unread = isinstance(error, InvalidInput) and error.is_unread
+        shaped = shape(GatewayProblem(status=status, code=code, message=message, request_id=request_id, is_unread=is_unread))
         headers = {**_headers(scope, error, details), **shaped.headers}
         return HttpResponse(content=shaped.content, status=shaped.status, headers=headers)
     body = Failure(error=FailureAbout(code=code, message=message, details=details, request_id=request_id))
     return HttpResponse(content=msgspec.json.encode(body), status=status, headers=_headers(scope, error, details))
 
 
-def _hint(status: int, path: str) -> str:
-    """Returns a hint for a URI whose slashes were taken as separators of the path."""
-    if status != HTTPStatus.NOT_FOUND or not path.startswith("/v1/resources/resource:/"):
+def _hint(error: HttpError, path: str) -> str:
+    """Returns the hint of the error, or one for a URI whose slashes were taken as separators of the path."""
+    if error.hint:
+        return f"; {error.hint}"
+    if error.status != HTTPStatus.NOT_FOUND or not path.startswith("/v1/resources/resource:/"):
         return ""
     return "; percent-encode a URI in a path, as in /v1/resources/resource%3A%2F%2Fprompts%2Fname"
 

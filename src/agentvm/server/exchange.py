@@ -28,7 +28,7 @@ LAST_WRITE_SECONDS = 30.0
 
 
 class PeerWatch:
-    """Cancels what is done for a peer when the transport has lost it, so that no task has to wait for that."""
+    """Cancels the work for a peer when the transport has lost it, so that no task has to wait for that."""
 
     __slots__ = ("_is_gone", "_scopes")
 
@@ -62,9 +62,9 @@ class PeerGone(Exception):
 class HttpError(Exception):
     """A failure that HTTP itself has a status for: no such path, no such method, a body that is too large or too slow."""
 
-    def __init__(self, status: int, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str] | None = None, hint: str = "") -> None:
         super().__init__(status)
-        self.status, self.headers = status, dict(headers or {})
+        self.status, self.headers, self.hint = status, dict(headers or {}), hint
 
 
 class HttpRequest:
@@ -94,7 +94,7 @@ class HttpRequest:
         """Yields the body as it arrives. Raises `HttpError` 413 beyond the bound, `PeerGone` without an end."""
         announced = self.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > self.max_body_bytes:
-            raise HttpError(413)
+            raise self._too_large()
         size, more = 0, True
         while more:
             message = await self._receive()
@@ -103,11 +103,14 @@ class HttpRequest:
             body = message.get("body", b"")
             size += len(body)
             if size > self.max_body_bytes:
-                raise HttpError(413)
+                raise self._too_large()
             more = message.get("more_body", False)
             yield body
 
-    async def wait_gone(self) -> None:
+    def _too_large(self) -> HttpError:
+        return HttpError(413, hint=f"a body has at most {self.max_body_bytes:,} bytes here")
+
+    async def wait_disconnected(self) -> None:
         """Waits until the client is gone, after the whole body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             await anyio.lowlevel.checkpoint()
@@ -119,7 +122,7 @@ async def attended(request: HttpRequest, work: Awaitable[T]) -> T:
     failure: AgentVMError | None = None
 
     async def watch() -> None:
-        await request.wait_gone()
+        await request.wait_disconnected()
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
@@ -139,7 +142,7 @@ async def attended(request: HttpRequest, work: Awaitable[T]) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
-    """A response: bytes, an iterator of bytes, or `run`, which writes for as long as it has something to send."""
+    """A response: bytes, an iterator of bytes, or `run`, which writes until it has no more to send."""
 
     content: bytes | AsyncIterator[bytes] = b""
     status: int = 200
@@ -178,7 +181,7 @@ async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: 
     async def write(chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    async def until_gone() -> None:
+    async def until_disconnected() -> None:
         while (await receive())["type"] != "http.disconnect":
             # The rest of the request's body.
             await anyio.lowlevel.checkpoint()
@@ -194,6 +197,6 @@ async def _run(run: Callable[[Write], Awaitable[None]], receive: Receive, send: 
             await write_all()
         return
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(until_gone)
+        tasks.start_soon(until_disconnected)
         await write_all()
         tasks.cancel_scope.cancel()

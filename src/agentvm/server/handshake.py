@@ -1,4 +1,4 @@
-"""Handshake — a socket that opens without credentials: a browser can only send them in a frame, once it is open.
+"""Handshake — a socket that opens without credentials, because a browser can only send them in a frame.
 
 Meanwhile a request is answered with an error and a subscription is remembered, until the timeout. The requests of AgentX 2.x
 are remembered too: its clients may send them before their credentials, and never send them again. `pending_sockets.py` bounds
@@ -65,7 +65,7 @@ _auth = msgspec.json.Decoder(_AuthParams)
 
 
 class Handshake:
-    """One socket that has not authenticated. `kept` is what it has sent that is to be done once it has."""
+    """One socket that has not authenticated. `kept` are the frames to handle once it has."""
 
     def __init__(self, connection: PeerConnection, authenticate: Authenticate, clock: Clock) -> None:
         self._connection = connection

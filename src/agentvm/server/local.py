@@ -54,7 +54,7 @@ class LocalServer:
         return self.port
 
     async def close(self) -> None:
-        """Closes every connection. Turns go on: they belong to the runtime."""
+        """Closes every connection. Turns continue: they belong to the runtime."""
         if self._stop is not None:
             self._stop.set()
             await self._stopped.wait()
@@ -113,6 +113,7 @@ class LocalRuntime:
                 raise DataDirInUse(_in_python(error), details=error.details) from None
             tasks = await stack.enter_async_context(open_tasks())
             peer = vm.attach()
+            vm.runtime.broadcaster.own = peer.channel
             stack.callback(vm.detach, peer)
             stack.callback(tasks.cancel_scope.cancel)
             link = LocalLink(peer)

@@ -1,6 +1,6 @@
 """Local link — a peer in the same process: the same commands and events, without a socket."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
@@ -9,13 +9,15 @@ import msgspec
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import EventScope
 from agentvm.operations.context import context_of
-from agentvm.operations.dispatch import carry_out, handling, refuse
+from agentvm.operations.dispatch import execute, handling, refuse
 from agentvm.operations.table import CODEC, COMMANDS, command_name
-from agentvm.protocol.codec import decode_event, encode
+from agentvm.protocol.codec import decode_event, encode, encode_request
+from agentvm.protocol.connection import PeerConnection
 from agentvm.protocol.link import ChannelState, EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.requests import Reply, Request
-from agentvm.runtime.channel import GONE, Channel
+from agentvm.runtime.channel import HUNG_UP, Channel
 from agentvm.runtime.observer import Observer
+from agentvm.server.websocket import take_frame
 from agentvm.vm import Peer
 
 R = TypeVar("R", bound=Reply)
@@ -29,13 +31,17 @@ class LocalLink:
         self._observer = Observer()
         self.channel = channel or peer.channel
         self._outlet = peer.outbox(channel)
+        self._connection = PeerConnection(peer.vm.new_id("conn"), CODEC)
 
     async def run(self) -> None:
-        """Delivers events until the channel closes."""
+        """Delivers events until the channel closes; the last one is `disconnected`, with the reason."""
         try:
             while frames := await self._outlet.take():
                 for frame in frames:
                     self._observer.react(decode_event(frame.bare))
+            if self.channel.closing is not None:
+                reason: dict[str, object] = {"message": self.channel.closing.reason}
+                self._observer.react(WireEvent(type="disconnected", category="connection", data=reason))
         finally:
             self._observer.end_streams()
 
@@ -44,13 +50,13 @@ class LocalLink:
         return "open" if self.channel.closing is None else "closed"
 
     async def connect(self) -> None:
-        """Does nothing: it is open from the beginning, and what was closed does not open again."""
+        """Does nothing: a local link is open from the beginning, and does not open again once it is closed."""
         self._check_open()
 
     async def disconnect(self) -> None:
         """Ends the peer, and with it its socket if it has one."""
         for channel in (self._peer.channel, self.channel):
-            channel.close(GONE)
+            channel.close(HUNG_UP)
 
     async def ask(self, command: Request[R]) -> R:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
@@ -61,7 +67,7 @@ class LocalLink:
             try:
                 principal = self._peer.principal
                 await self._peer.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
-                reply: R = await carry_out(context, checked)
+                reply: R = await execute(context, checked)
             except AgentVMError as error:
                 refuse(self._peer, error, None, EventScope(), Reply())
                 raise
@@ -83,7 +89,12 @@ class LocalLink:
             intent="result",
         )
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+    async def send(self, frame: Mapping[str, object]) -> None:
+        text = encode_request("frame", frame)
+        self._check_open()
+        await take_frame(self._peer, self._connection, text)
+
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
         return self._observer.on(kind, handler)
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:

@@ -42,7 +42,7 @@ def foreign_page(headers: Iterable[tuple[bytes, bytes]], *, scheme: str, is_requ
     own = ("https://",) if scheme in ("https", "wss") else ("https://", "http://")
     if origin.lower() not in [f"{prefix}{named.get(b'host', '')}".lower() for prefix in own]:
         return "the page that asks is not of this server"
-    return None if site in (None, "same-origin") else "the browser says that another site asks"
+    return None if site in (None, "same-origin") else "the request comes from another site"
 
 
 def _hostname(url: str) -> str:

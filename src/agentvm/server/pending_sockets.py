@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class PendingSocket:
-    """One socket that waits for credentials and can be closed meanwhile."""
+    """One socket that waits for credentials and can be closed in the meantime."""
 
     __slots__ = ("_scope", "closing")
 

@@ -1,8 +1,8 @@
-"""Readers — clients that are recognised when they come back, because their URL names them: `/ws?client=<id>`.
+"""Readers — clients that are recognised when they reconnect, by the id in their URL: `/ws?client=<id>`.
 
-Theory of operation. A 1.x browser client connects again under the same URL and subscribes again, but it names no cursor. What
-it acknowledged tells where it was. While it is connected, that is in memory (`Acks`); when its socket ends, whatever the
-reason, it is saved as rows; when the same id comes back, the rows are taken: read and deleted. A `subscribe` then goes on
+Theory of operation. A 1.x browser client connects again under the same URL and subscribes again, but it names no cursor. Its
+position is the last event that it has acknowledged. While it is connected, that is in memory (`Acks`); when its socket ends for
+any reason, it is saved as rows; when the same id comes back, the rows are taken: read and deleted. A `subscribe` then continues
 where the client was, as if it had named the cursor itself.
 
     the id comes back        its places are
@@ -10,7 +10,9 @@ where the client was, as if it had named the cursor itself.
     while its socket lives   first saved for the old socket, which stays but is no reader any more, then taken
     after a crash            gone: the client hears from the next event on, and nothing twice
 
-Saves and takes of one id happen in the order they are asked for: the store has one writer.
+Saves and takes of one id happen in the order they are asked for: the store has one writer. In a cluster the socket may live on
+another node. The nodes connected to the bus are asked to save its position within `OTHERS_SECONDS`; a node that is not
+connected, or does not answer, is treated as crashed.
 """
 
 import re
@@ -18,7 +20,9 @@ from collections.abc import Sequence
 from itertools import islice
 
 import anyio
+import msgspec
 
+from agentvm.cluster.mailbox import Answered, Mailbox
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, UserId
@@ -45,6 +49,12 @@ LAST_ACKS_SECONDS = 1.0
 SAVE_TIMEOUT_SECONDS = 5.0
 """Timeout of the store when a socket has ended."""
 
+OTHERS_SECONDS = 0.3
+"""Time for which a client that reconnects waits for nodes on which its previous socket may still be open."""
+
+QUESTION = "reader"
+"""The kind of question with which a node asks the others for a reader."""
+
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9_-]{8,64}")
 
 
@@ -66,8 +76,8 @@ class ReadChannel(Channel):
         super().__init__(principal, encode_event, budget)
         self._acks = acks
 
-    def offer(self, frame: Frame) -> bool:
-        if not super().offer(frame):
+    def offer(self, frame: Frame, factor: int = 1) -> bool:
+        if not super().offer(frame, factor):
             return False
         if frame.session_id is not None and frame.seq:
             self._acks.begin(frame.session_id, frame.seq - 1)
@@ -123,7 +133,7 @@ class Reader:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client must acknowledge something before another event is sent."""
+        """Whether the client must acknowledge an event before the next one is sent."""
         return self.acks.pending >= PENDING_FRAMES_MAX
 
     async def room(self) -> None:
@@ -176,11 +186,18 @@ def attach_reader(vm: AgentVM, client_id: str, principal: Principal = OPEN_ACCES
     return Reader(client_id, vm.attach(principal, ReadChannel(principal, acks, vm.budget)), acks)
 
 
-class Readers:
-    """The connected readers, each the last socket of its client."""
+Key = tuple[TenantId, UserId | None, str]
+_key = msgspec.msgpack.Decoder(Key)
 
-    def __init__(self) -> None:
-        self._connected: dict[tuple[TenantId, UserId | None, str], Reader] = {}
+
+class Readers:
+    """The connected readers, each the last socket of its client. In a cluster `mailbox` is that of this node."""
+
+    def __init__(self, mailbox: Mailbox | None = None) -> None:
+        self._connected: dict[Key, Reader] = {}
+        self._mailbox = mailbox
+        if mailbox is not None:
+            mailbox.serving[QUESTION] = self._serve
 
     async def enter(self, reader: Reader) -> None:
         """Reads the positions of the client. If the store fails they are unknown, and nothing is sent again."""
@@ -191,6 +208,8 @@ class Readers:
             if earlier is not None:
                 await earlier.ready.wait()
                 await _save(earlier)
+            if self._mailbox is not None:
+                await self._mailbox.ask_others(msgspec.msgpack.encode(key), QUESTION, OTHERS_SECONDS)
             reader.unsure = True
             reader.places = await reader.peer.store.take_reader(reader.client_id)
             reader.unsure = False
@@ -210,6 +229,14 @@ class Readers:
             logger.error(
                 "reader_not_saved", code="timeout", error=f"The store did not answer within {SAVE_TIMEOUT_SECONDS:g} seconds"
             )
+
+    async def _serve(self, body: bytes) -> Answered:
+        """The client has come to another node."""
+        reader = self._connected.pop(_key.decode(body), None)
+        if reader is not None:
+            await reader.ready.wait()
+            await _save(reader)
+        return b"", lambda: None
 
 
 async def _save(reader: Reader) -> None:

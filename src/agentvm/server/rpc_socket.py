@@ -1,7 +1,7 @@
-"""RPC socket — a socket whose peer speaks AgentX 2.x: how it becomes one, and what its frames do.
+"""RPC socket — a socket whose peer speaks AgentX 2.x: how it becomes one, and how its frames are handled.
 
-The first frame of a peer tells its dialect. A peer of 2.x that comes back sends none, and still has to hear what happens; one
-of 1.9 acknowledges the probe at once. So a peer that is silent for a second is taken for 2.x until its first frame.
+The first frame of a peer tells its dialect. A 2.x peer that reconnects sends no frame, and must still receive events; a 1.9
+peer acknowledges the probe at once. So a peer that is silent for a second is taken for 2.x until its first frame.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,14 +25,14 @@ Count = Callable[[Peer], Awaitable[AgentVMError | None]]
 """Counts a request; returns the quota error, if it is one too many."""
 
 
-def speak_rpc(peer: Peer, connection: PeerConnection, *, is_presumed: bool = False) -> RpcPeer:
-    """From now on the peer is told everything in 2.x, of all the sessions of its container: 2.x has no subscriptions."""
+def serve_rpc(peer: Peer, connection: PeerConnection, *, is_presumed: bool = False) -> RpcPeer:
+    """From now on the peer is told everything in 2.x, of all the sessions of its containers: 2.x has no subscriptions."""
     if connection.rpc is None:
         connection.rpc = RpcPeer(is_presumed=is_presumed)
         peer.channel.encode = encode_event_v2
-        home = peer.principal.home
-        if home is not None or peer.principal.containers is None:
-            peer.join(home or DEFAULT_CONTAINER, follow=True)
+        is_bound = peer.principal.containers is not None
+        for container_id in peer.principal.named_containers if is_bound else (DEFAULT_CONTAINER,):
+            peer.join(container_id, follow=True)
     connection.rpc.is_presumed = is_presumed
     return connection.rpc
 
@@ -40,10 +40,10 @@ def speak_rpc(peer: Peer, connection: PeerConnection, *, is_presumed: bool = Fal
 def presume_rpc(peer: Peer, connection: PeerConnection) -> None:
     """Called after a second: a peer that has sent nothing until now is taken for one of 2.x."""
     if not connection.has_spoken:
-        speak_rpc(peer, connection, is_presumed=True)
+        serve_rpc(peer, connection, is_presumed=True)
 
 
-def speak_events(peer: Peer, connection: PeerConnection) -> None:
+def serve_events(peer: Peer, connection: PeerConnection) -> None:
     """The peer was taken for one of 2.x, and its first frame says that it is one of 1.x."""
     if connection.rpc is not None:
         connection.rpc = None
@@ -59,7 +59,7 @@ async def answer_calls(
     peer: Peer, connection: PeerConnection, received: RpcReceived, refusal: AgentVMError | None, count: Count
 ) -> None:
     """Answers the requests of a frame one after another, as if each had come alone. The first is counted already."""
-    rpc = speak_rpc(peer, connection)
+    rpc = serve_rpc(peer, connection)
     for number, call in enumerate(received.calls):
         if number:
             if peer.channel.unread > MAX_UNREAD_BYTES:

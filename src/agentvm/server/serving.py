@@ -33,6 +33,14 @@ SWITCH_SECONDS = 0.001
 PING_SECONDS = 30.0
 """Time between two pings, and the timeout of a pong: a dead peer is noticed within twice this time."""
 
+DATE_SECONDS = 1.0
+"""Time after which the `Date` of responses is computed again."""
+
+GOODBYE_SECONDS = 5.0
+"""Time for running requests when a server ends; they are cancelled then."""
+
+GOODBYE_POLL_SECONDS = 0.005
+
 ConnectionHandler = Callable[[RuntimeView], None]
 
 
@@ -47,16 +55,44 @@ class _State(ServerState):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers (the caller decides when a server ends), and with an event for its start."""
+    """uvicorn without its signal handlers (the caller decides when a server ends), and with events for its start and its end.
+
+    uvicorn looks ten times a second whether it shall end, and then waits for another tenth at least. This one is told.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.server_state = _State()
         self.up = anyio.Event()
+        self._ending = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.up.set()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        # The number of a tick: at those that ten divides the `Date` of responses is made anew.
+        while not await self.on_tick(0):
+            with anyio.move_on_after(DATE_SECONDS):
+                await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(GOODBYE_SECONDS) as goodbye:
+            while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110  # uvicorn tells nobody
+                await anyio.sleep(GOODBYE_POLL_SECONDS)
+            for server in self.servers:
+                await server.wait_closed()
+        if goodbye.cancelled_caught:
+            for task in tuple(self.server_state.tasks):
+                task.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -100,7 +136,6 @@ class Listener:
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,
             ws_per_message_deflate=False,
-            timeout_graceful_shutdown=5,
         )
         hush()
         self._server = server = _Server(config)
@@ -111,10 +146,10 @@ class Listener:
                 yield bound.getsockname()[1]
             finally:
                 self.refuse_new()
-                await self._say_goodbye()
-                server.should_exit = True
+                await self._announce_shutdown()
+                server.end()
 
-    async def _say_goodbye(self) -> None:
+    async def _announce_shutdown(self) -> None:
         """Sends peers their outbox and a close code before uvicorn shuts their sockets."""
         self.app.gate.end_streams()
         for channel in tuple(self._channels):

@@ -50,12 +50,12 @@ class JoiningTransport:
         self._pending.append(data)
 
     def write_now(self, data: bytes) -> None:
-        """Writes frames that are joined already, after what waits for the end of the tick."""
+        """Writes joined frames, after the bytes that wait for the end of the tick."""
         self._pending.append(data)
         self._flush()
 
     def flush(self) -> None:
-        """Writes what waits for the end of the tick."""
+        """Writes the bytes that wait for the end of the tick."""
         self._flush()
 
     def close(self) -> None:

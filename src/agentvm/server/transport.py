@@ -1,10 +1,11 @@
 """Transport — joins the frames of one loop tick into one write, lets a socket be aborted, ends silent connections.
 
-An answer arrives as bursts of small frames; uvicorn writes each to the kernel by itself. Joined, a frame costs about
-a quarter (measured in `bench/turns.py`). Frames stay whole and in order.
+An answer arrives as bursts of small frames; uvicorn writes each to the kernel by itself. Joined, a frame costs about a quarter
+(measured in `bench/turns.py`). Frames stay whole and in order.
 
-Most sockets are idle most of the time, and there are many of them. So a socket lets go of what it no longer needs, and waits
-in less: uvicorn's keeps its handshake and its last frame, and has five empty deques (measured in `bench/density.py`).
+Most sockets are idle most of the time, and there are many of them. So a socket releases objects that it no longer needs, and
+waits in smaller ones: uvicorn's keeps its handshake and its last frame, and has five empty deques (measured in
+`bench/density.py`).
 """
 
 import asyncio
@@ -63,12 +64,12 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\
 class JoiningProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol over a `JoiningTransport`, and lighter.
 
-    A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and a frame that is
-    larger than credentials can be closes the socket. The parser's own limit would not do: it is read before the frame
-    arrives, so the first large frame after the credentials would be refused.
+    A peer is unknown until its handler trusts it. Until then only the frames that the handler requests are read, and a frame
+    larger than credentials closes the socket. The parser's own limit would not do: it is read before the frame arrives, so the
+    first large frame after the credentials would be refused.
 
-    Received bytes are charged to the budget, from the first byte of a message until its handler asks for the next one. A
-    peer without room in the budget, or with a large unfinished message, is disconnected.
+    Received bytes are charged to the budget, from the first byte of a message until its handler asks for the next one. A peer
+    without room in the budget, or with a large unfinished message, is disconnected.
     """
 
     unknown = True

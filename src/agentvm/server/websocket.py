@@ -42,7 +42,7 @@ from agentvm.server.exchange import Message, Receive
 from agentvm.server.handshake import Handshake
 from agentvm.server.pending_sockets import CROWDED, PendingSockets
 from agentvm.server.readers import Reader, Readers, attach_reader
-from agentvm.server.rpc_socket import SILENCE_SECONDS, answer_calls, presume_rpc, refuse_noise, speak_events
+from agentvm.server.rpc_socket import SILENCE_SECONDS, answer_calls, presume_rpc, refuse_noise, serve_events
 from agentvm.server.wire import Wire
 from agentvm.server.writer import Writer, writing_context
 from agentvm.vm import LISTEN_PERMISSION, AgentVM, Peer
@@ -152,7 +152,7 @@ async def _converse(
     context: SocketContext,
     request: SocketRequest,
     attached: Reader | Peer,
-    kept: Sequence[SubscribeReceived | FollowReceived | RpcReceived],
+    frames: Sequence[SubscribeReceived | FollowReceived | RpcReceived],
     wire: Wire,
     receive: Receive,
     connection: PeerConnection | None = None,
@@ -178,7 +178,7 @@ async def _converse(
             silence = asyncio.get_running_loop().call_later(SILENCE_SECONDS, presume_rpc, peer, connection)
         async with anyio.create_task_group() as tasks:
             with context.watch(peer, tasks), Writer(peer, connection, reader, wire, tasks, context.writing):
-                for received in kept:
+                for received in frames:
                     refusal = await _count(peer)
                     if refusal is None or isinstance(received, RpcReceived):
                         await _act(peer, connection, reader, received, refusal)
@@ -265,7 +265,8 @@ async def _understand(peer: Peer, connection: PeerConnection, text: str | bytes)
 
 
 async def _scan(text: bytes) -> Scan:
-    """Raises `InputTooLarge` for a frame that can be no command. Piece by piece, so that other peers are served meanwhile."""
+    """Raises `InputTooLarge` for a frame that can be no command. Piece by piece, so that other peers are served in the
+    meantime."""
     scan, decoder = Scan(FRAME_BOUND, "A frame"), _utf8()
     for piece in cut(text):
         scan.feed(piece)
@@ -273,6 +274,15 @@ async def _scan(text: bytes) -> Scan:
         await anyio.lowlevel.checkpoint()
     decoder.decode(b"", final=True)
     return scan
+
+
+async def take_frame(peer: Peer, connection: PeerConnection, text: str) -> None:
+    """Executes a frame of a peer without a socket."""
+    received, error = await _understand(peer, connection, text)
+    if error is None or isinstance(received, _ANSWERED):
+        await _act(peer, connection, None, received, error)
+    else:
+        _refuse_uncounted(peer, received, error)
 
 
 async def _count(peer: Peer) -> AgentVMError | None:
@@ -295,7 +305,7 @@ async def _act(
     peer: Peer, connection: PeerConnection, reader: Reader | None, received: Received, refusal: AgentVMError | None
 ) -> None:
     if connection.rpc is not None and isinstance(received, _OF_1X):
-        speak_events(peer, connection)
+        serve_events(peer, connection)
     match received:
         case CommandReceived(request=request, request_id=request_id):
             await answer(peer, request, request_id, refusal)

@@ -22,7 +22,7 @@ class Wire(Protocol):
         """Sends all texts with one write, as soon as the peer has read enough. `OSError` if it is gone."""
 
     async def drain(self) -> None:
-        """Returns when the peer has taken nearly all of what was sent."""
+        """Returns when the peer has taken nearly all of the sent bytes."""
 
     def trust(self, tenant_id: TenantId) -> None:
         """Notes that the peer has authenticated: from now on it may send large frames."""

@@ -1,9 +1,8 @@
 """Writer — sends a peer's outbox to its socket.
 
-Most peers are idle most of the time, and most of what they are sent is small. So there is no task for it: small frames are
-written by a callback at the end of the loop's tick. A task is started only for what must wait, which is a peer that does not
-read, a large frame, a subscription that is fed from the disk, or a channel that ends; it ends when nothing is left to wait
-for.
+Most peers are idle most of the time, and most of their frames are small. So there is no task for it: small frames are written
+by a callback at the end of the loop's tick. A task is started only for work that must wait: a peer that does not read, a large
+frame, a subscription that is fed from the disk, or a channel that ends; it ends when nothing is left to wait for.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ WRITE_MAX_BYTES = 65_536
 """Frames are written together up to about this size; then the peer must have taken most of it."""
 
 LINGER_SECONDS = 5.0
-"""Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
+"""Seconds a peer gets to read the frames that were left when its channel closed; then the socket is aborted."""
 
 _encoders = anyio.CapacityLimiter(2)
 
@@ -54,7 +53,8 @@ class Writer:
         tasks: anyio.abc.TaskGroup,
         context: Context,
     ) -> None:
-        """`context` is where frames are written: whoever wakes the writer has another, with ids for its own log entries."""
+        """`context` is where frames are written: callers that wake the writer have another, with ids for its own log
+        entries."""
         self._peer = peer
         self._connection = connection
         self._reader = reader
@@ -65,7 +65,7 @@ class Writer:
         self._busy = False
 
     def __enter__(self) -> None:
-        """Sends what waits already, and from now on whatever comes."""
+        """Sends queued frames, and from now on new ones."""
         if self._reader is not None:
             # Each of its frames is accounted for, which often means to wait.
             self._busy = True
@@ -112,7 +112,8 @@ class Writer:
                 self._wire.abort()
 
     async def _write(self, texts: Sequence[str] = ()) -> None:
-        """Sends these and whatever waits. A reader's never ends; another one does when nothing is left to send."""
+        """Sends these texts and the queued frames. The task of a reader never ends; another one does when nothing is left to
+        send."""
         channel, reader = self._peer.channel, self._reader
         try:
             if texts:
@@ -142,7 +143,7 @@ class Writer:
         self._peer.vm.monitor.metrics.fanout_time.observe(int((time.monotonic() - since) * 1_000_000))
 
     async def _send(self, frames: list[Frame]) -> None:
-        """Empties the list as it goes: an idle peer holds nothing of what it was sent."""
+        """Empties the list while sending, so that an idle peer holds no sent frames."""
         frames.reverse()
         texts: list[str] = []
         size = 0

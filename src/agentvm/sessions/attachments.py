@@ -1,4 +1,4 @@
-"""Attachment library — one principal's uploaded files: find, store, delete.
+"""Attachment library — one principal's uploaded files: list, store, delete.
 
 Every read goes through a container that the principal may use: knowing a digest gives no access.
 """
@@ -28,8 +28,9 @@ class AttachmentLibrary:
             return workspace.container_id(name)
         if principal.containers is not None and len(principal.containers) == 1 and principal.home is not None:
             return principal.home
-        containers = await workspace.store.list_containers()
-        if len(containers) != 1:
+        # One that only some of many may use is found after those before it.
+        containers = await workspace.store.next_containers("", 2)
+        if len(containers) != 1 or await workspace.store.next_containers(containers[0], 1):
             raise InvalidInput("Several containers may be meant: `container` is required")
         return containers[0]
 

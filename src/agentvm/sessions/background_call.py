@@ -1,8 +1,9 @@
-"""Background call — a model call outside of turns: for titles and summaries.
+"""Background call — a model call outside of turns: for titles, memories and summaries.
 
 Admitted and billed like any other call, under a key of its own, and recorded in the ledger alone: there is no event for it.
 """
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,25 +15,25 @@ import msgspec
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextChunk, UsageReported
 from agentvm.drivers.conversation import estimate_input
 from agentvm.drivers.models import Chosen
-from agentvm.errors import ProviderProtocolError
+from agentvm.errors import ProviderProtocolError, StoreFailed
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.turn import ModelCalled, TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, ImageId, KeyId, SessionId, TenantId, TurnId, UserId
-from agentvm.model.ledger import AskedCall, LedgerEntry
+from agentvm.model.ledger import LedgerEntry, SentCall
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import model_call
 from agentvm.runtime.attached import Filled
 from agentvm.runtime.billing import Bill, Meter
 from agentvm.runtime.estimate import used_by_cut_call
 from agentvm.runtime.ports import Choose
-from agentvm.runtime.provider_chain import Asked, ProviderChain
+from agentvm.runtime.provider_chain import ProviderAttempt, ProviderChain
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
 
-class Tell(Protocol):
+class PublishEvent(Protocol):
     def __call__(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None: ...
 
 
@@ -40,7 +41,7 @@ Billed = Callable[[str, LedgerEntry], None]
 """Called with the provider's name and the ledger entry of each call."""
 
 WritePrompt = Callable[[Chosen], Prompt | None]
-"""Writes the prompt for one provider; None when there is nothing to ask it."""
+"""Writes the prompt for one provider; None if this provider cannot be called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +86,13 @@ class SessionWork:
         """The scope of events about the result."""
         return EventScope(container_id=self.container_id, image_id=self.image_id)
 
-    async def run(self, step: Callable[["SessionWork", Tell], Coroutine[None, None, None]], tell: Tell, crashed: str) -> bool:
+    async def run(
+        self, step: Callable[["SessionWork", PublishEvent], Coroutine[None, None, None]], publish: PublishEvent, crashed: str
+    ) -> bool:
         """Runs a step in a task group of its own: a bug of a driver ends this work, not the server. False after a crash."""
         try:
             async with anyio.create_task_group() as alone:
-                alone.start_soon(step, self, tell)
+                alone.start_soon(step, self, publish)
         except ExceptionGroup:
             logger.exception(crashed, session_id=self.session_id)
             return False
@@ -111,8 +114,21 @@ class CallOwner:
         return msgspec.structs.replace(self.work.scope, session_id=self.work.session_id, turn_id=TurnId(self.key))
 
 
+OWED_MAX = 1_000
+"""Calls whose ends are kept until the disk takes them; the ends of more are estimated by the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """The end of a call that is to be entered: its ledger entry, none for one that cost nothing."""
+
+    tenant_id: TenantId
+    call: SentCall
+    entry: LedgerEntry | None = None
+
+
 class BackgroundCalls:
-    """Calls models outside of turns. Shared by titles and summaries."""
+    """Calls models outside of turns. Shared by titles, memories and summaries."""
 
     def __init__(self, store: Store, clock: Clock, *, choose: Choose, meter: Meter) -> None:
         self.store = store
@@ -120,9 +136,37 @@ class BackgroundCalls:
         self.meter = meter
         self.choose = choose
         self.billed: Billed = lambda provider, entry: None
+        self._owed: deque[_Owed] = deque(maxlen=OWED_MAX)
+
+    async def close(self, tenant_id: TenantId, call: SentCall, entry: LedgerEntry | None = None) -> None:
+        """Enters the end of a call. One that the disk refuses is entered before the next call is asked."""
+        owed = _Owed(tenant_id, call, entry)
+        try:
+            await self._enter(owed)
+        except StoreFailed:
+            # The next start would charge an estimate, also for a call that the provider has refused.
+            self._owed.append(owed)
+            raise
+
+    async def pay(self) -> None:
+        """Enters the ends of calls that the disk has refused; raises if it still does."""
+        while self._owed:
+            owed, entered = self._owed.popleft(), False
+            try:
+                await self._enter(owed)
+                entered = True
+            finally:
+                if not entered:
+                    self._owed.appendleft(owed)
+
+    async def _enter(self, owed: _Owed) -> None:
+        entries = () if owed.entry is None else (owed.entry,)
+        await self.store.accounts(owed.tenant_id).ledger.add(entries, answered=(owed.call.key,))
+        if owed.entry is not None:
+            self.billed(owed.call.provider, owed.entry)
 
     async def ask(self, owner: CallOwner, candidates: Sequence[Chosen], write: WritePrompt) -> tuple[Chosen, str] | None:
-        """Returns the provider that answered, and its text; None when there was nothing to ask. Raises the first failure."""
+        """Returns the provider that answered, and its text; None if none could be called. Raises the first failure."""
         call = LedgerCall(self, owner, write)
         chosen = await model_call.ask(ProviderChain(candidates, patient=False), call)
         return None if chosen is None else (chosen, call.text)
@@ -154,11 +198,11 @@ class LedgerCall:
         self._write = write
         self._bill = Bill(calls.meter, calls.clock, self.tenant_id, owner.user_id, owner.scope, key_id=owner.key_id)
         self._accounts = calls.store.accounts(self.tenant_id)
-        self._asked: AskedCall | None = None
+        self._asked: SentCall | None = None
         self._answer = _Answer()
 
     @property
-    def heard(self) -> bool:
+    def has_begun(self) -> bool:
         return self._answer.begun
 
     @property
@@ -178,12 +222,13 @@ class LedgerCall:
         """Returns about how many tokens the provider reads."""
         return estimate_input(prompt)
 
-    async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+    async def begin(self, provider: ProviderAttempt, prompt: Prompt, attempt: int) -> None:
         key = self._owner.key
-        self._asked = self._bill.ask(f"{key}.{asked.place + 1}", key, self.estimate(prompt)).call
+        self._asked = self._bill.ask(f"{key}.{provider.place + 1}", key, self.estimate(prompt)).call
         self._answer = _Answer()
         committed = False
         try:
+            await self._calls.pay()
             await self._accounts.asked.add(self._asked)
             committed = True
         finally:
@@ -208,7 +253,7 @@ class LedgerCall:
         assert self._asked is not None
         self._bill.close()
         with anyio.CancelScope(shield=True):
-            await self._accounts.ledger.add((), answered=(self._asked.key,))
+            await self._calls.close(self.tenant_id, self._asked)
 
     async def settle(self, chosen: Chosen, *, cut: bool) -> None:
         call, answer = self._asked, self._answer
@@ -221,8 +266,7 @@ class LedgerCall:
         self._bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
         entry = self._bill.entries[-1]
         with anyio.CancelScope(shield=True):
-            await self._accounts.ledger.add((entry,), answered=(call.key,))
-        self._calls.billed(call.provider, entry)
+            await self._calls.close(self.tenant_id, call, entry)
 
     def check(self, chosen: Chosen) -> None:
         """Refuses an incomplete answer, as for a turn, and a refusal, which would replace the conversation."""

@@ -1,7 +1,7 @@
-"""Bounds — what an import may hold, checked on the text before anything is built of it.
+"""Bounds — the limits of an import, checked on the text before it is decoded.
 
 A value of two or three bytes of JSON takes seventy of memory. So the text is looked at first: how many values it has and how
-deep they are nested. Strings are skipped, since what people write is full of commas and brackets.
+deep they are nested. Strings are skipped, since messages are full of commas and brackets.
 """
 
 import re

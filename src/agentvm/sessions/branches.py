@@ -19,9 +19,11 @@ from agentvm.model.exchange import by_turn, extent
 from agentvm.model.ids import ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Fork, Rewind, Session, Summary, check_title
+from agentvm.model.turn import TurnOptions
 from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
+from agentvm.runtime.turn_options import still_allowed
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender, SentMessage, check_of_people
 from agentvm.sessions.workspace import Workspace
@@ -34,6 +36,17 @@ RETRY_SECONDS = 0.005
 """Time until an interrupting request tries again."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewriting:
+    """A change of a history that sends a message of at most `size` bytes, and the options of its turn."""
+
+    choose: history.Choose
+    size: int
+    about: MessageId | None
+    """The message that is changed or answered again; None for the last."""
+    options: TurnOptions | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +115,65 @@ class Branches:
             return await self._insist(agent, on_busy, work)
 
     async def edit(
-        self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
+        self,
+        session_id: SessionId,
+        message_id: MessageId,
+        content: UserContent,
+        *,
+        client_key: str | None,
+        on_busy: OnBusy,
+        options: TurnOptions | None = None,
     ) -> SentMessage:
-        """Rewinds to before that message and sends this content instead."""
+        """Rewinds to before that message and sends this content instead, by default with the options of that message."""
         origin = (await self.workspace.session(session_id))[1]
         if not content:
             raise InvalidInput("content must not be empty")
         await self.sender.check_attached(origin.container_id, content)
         size = self.sender.measure(content)
-        return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
+        rewriting = _Rewriting(history.edit(message_id, content), size, message_id, options)
+        return await self._rewrite(session_id, rewriting, client_key, on_busy)
 
     async def regenerate(
-        self, session_id: SessionId, message_id: MessageId | None, *, client_key: str | None, on_busy: OnBusy
+        self,
+        session_id: SessionId,
+        message_id: MessageId | None,
+        *,
+        client_key: str | None,
+        on_busy: OnBusy,
+        options: TurnOptions | None = None,
     ) -> SentMessage:
-        """Sends the question of that answer again, by default the last question; the earlier answers are rewound."""
+        """Sends the question of that answer again, by default the last question, and by default with its options.
+
+        The earlier answers are rewound.
+        """
         # The question is stored already, so it needs no storage quota.
-        return await self._rewrite(session_id, history.regenerate(message_id), 0, client_key, on_busy)
+        rewriting = _Rewriting(history.regenerate(message_id), 0, message_id, options)
+        return await self._rewrite(session_id, rewriting, client_key, on_busy)
 
     async def _rewrite(
-        self, session_id: SessionId, choose: history.Choose, size: int, client_key: str | None, on_busy: OnBusy
+        self, session_id: SessionId, rewriting: "_Rewriting", client_key: str | None, on_busy: OnBusy
     ) -> SentMessage:
         self.sender.check_accepting()
-        agent = await self._agent(session_id)
+        agent, choose = await self._agent(session_id), rewriting.choose
         with agent.in_use():
+            options = rewriting.options or await self._earlier_options(agent, rewriting.about)
 
             async def work() -> SentMessage:
                 way = partial(self._make_way, agent, choose, on_busy)
-                return await self.sender.rewrite(agent, choose, size, client_key, way)
+                return await self.sender.rewrite(agent, choose, rewriting.size, client_key, way, options)
 
             return await self._insist(agent, on_busy, work)
+
+    async def _earlier_options(self, agent: Agent, about: MessageId | None) -> TurnOptions | None:
+        """Returns the options of the turn of that message, by default the newest, as far as they are still allowed."""
+        container = self.workspace.store.container(agent.container_id)
+        if about is None:
+            messages, _ = await container.list_recent_messages(agent.session_id, 1, limit=1)
+        else:
+            messages = await container.log(agent.session_id).get_messages([about])
+        turn_id = messages[-1].turn_id if messages else None
+        turn = None if turn_id is None else await self.workspace.store.find_turn(turn_id)
+        return None if turn is None else still_allowed(agent.image.definition, turn.options)
 
     async def _insist(self, agent: Agent, on_busy: OnBusy, work: Callable[[], Awaitable[T]]) -> T:
         """Retries an interrupting request while the agent is busy with another one, as long as a stop may take."""

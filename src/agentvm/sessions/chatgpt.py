@@ -2,7 +2,7 @@
 
 Each conversation has `title`, `create_time`, `update_time` (seconds), `mapping` (id to `{id, parent, children, message}`) and
 `current_node`. A message has `author.role`, `create_time`, `recipient`, and a `content` whose `content_type` is `text`, `code`,
-`multimodal_text`, `execution_output`, `thoughts` or something newer. Files are not in it: only that there was one is known.
+`multimodal_text`, `execution_output`, `thoughts` or a newer type. Files are not in it: only that there was one is known.
 """
 
 from collections.abc import Iterator
@@ -40,23 +40,23 @@ def parse(raw: object) -> Iterator[Conversation]:
         yield conversation
 
 
-def _add(made: Conversation, message: Json) -> None:
+def _add(conversation: Conversation, message: Json) -> None:
     if dict_of(message.get("metadata")).get("is_visually_hidden_from_conversation") is True:
         return
     content, at = dict_of(message.get("content")), seconds(message.get("create_time"))
     text = _text(content)
     match text_of(dict_of(message.get("author")).get("role")):
         case "user":
-            made.user(texts(text), at)
+            conversation.user(texts(text), at)
         case "assistant" if (to := text_of(message.get("recipient"))) not in ("", "all"):
-            made.call(to, as_json(text), at)
+            conversation.call(to, as_json(text), at)
         case "assistant" if content.get("content_type") == "thoughts":
             thought_texts = (text_of(dict_of(one).get("content")) for one in list_of(content.get("thoughts")))
-            made.assistant(thoughts("\n\n".join(thought_texts)), at)
+            conversation.assistant(thoughts("\n\n".join(thought_texts)), at)
         case "assistant":
-            made.assistant(texts(text), at)
+            conversation.assistant(texts(text), at)
         case "tool":
-            made.result(text, at)
+            conversation.result(text, at)
         case _:
             # What the program tells its model is no part of what was said.
             return

@@ -40,20 +40,20 @@ def _human(message: Json) -> Iterator[UserPart]:
         yield TextPart(text=f"[{text_of(file.get('file_name')) or 'file'}]")
 
 
-def _assistant(made: Conversation, message: Json, at: int) -> None:
+def _assistant(conversation: Conversation, message: Json, at: int) -> None:
     parts = [dict_of(part) for part in list_of(message.get("content"))]
     if not parts:
-        made.assistant(texts(text_of(message.get("text"))), at)
+        conversation.assistant(texts(text_of(message.get("text"))), at)
     for part in parts:
         match part.get("type"):
             case "text":
-                made.assistant(texts(text_of(part.get("text"))), at)
+                conversation.assistant(texts(text_of(part.get("text"))), at)
             case "thinking":
-                made.assistant(thoughts(text_of(part.get("thinking"))), at)
+                conversation.assistant(thoughts(text_of(part.get("thinking"))), at)
             case "tool_use":
-                made.call(text_of(part.get("name")) or "tool", dict_of(part.get("input")), at)
+                conversation.call(text_of(part.get("name")) or "tool", dict_of(part.get("input")), at)
             case "tool_result":
-                made.result(_result(part.get("content")), at, failed=part.get("is_error") is True)
+                conversation.result(_result(part.get("content")), at, failed=part.get("is_error") is True)
             case _:
                 pass
 

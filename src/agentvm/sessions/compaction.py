@@ -30,7 +30,7 @@ from agentvm.model.image import Image
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime.ports import SettingsOf
-from agentvm.sessions.background_call import BackgroundCalls, SessionWork, Tell
+from agentvm.sessions.background_call import BackgroundCalls, PublishEvent, SessionWork
 from agentvm.sessions.summing import ROOM_MIN_TOKENS, SummaryCall, budget_of, exchanges_due, summary_call
 from agentvm.sessions.transcript import shorten
 from agentvm.sharing.cache import Cache
@@ -102,13 +102,13 @@ class Compactor:
         self._waiting[work.key] = work
         self._heard.set()
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, publish: PublishEvent) -> None:
         """Runs the workers until cancelled."""
         async with anyio.create_task_group() as tasks:
             for _ in range(WORKERS_MAX):
-                tasks.start_soon(self._work, tell)
+                tasks.start_soon(self._work, publish)
 
-    async def compact(self, work: SessionWork, tell: Tell) -> Summary:
+    async def compact(self, work: SessionWork, publish: PublishEvent) -> Summary:
         """Summarizes now, and returns the last summary. `Conflict` when there is nothing to summarize."""
         if self._settings(work.tenant_id).compaction.by == "off":
             raise Conflict("Summaries are turned off; set compaction.by to model first")
@@ -119,7 +119,7 @@ class Compactor:
         if work.key in self._busy:
             raise Conflict(f"{work.session_id} is being summarized; list its summaries in a moment")
         with self._alone(work):
-            summary = await self._summarize(work, tell)
+            summary = await self._summarize(work, publish)
         if summary is None:
             keep = self._settings(work.tenant_id).compaction.keep
             raise Conflict(f"There is nothing to summarize: the newest exchanges are kept, up to {keep} (compaction.keep)")
@@ -138,7 +138,7 @@ class Compactor:
             return weight is not None and weight <= most
         return data.usage.total * ESTIMATE_FACTOR < most
 
-    async def _work(self, tell: Tell) -> None:
+    async def _work(self, publish: PublishEvent) -> None:
         while True:
             if not self._waiting:
                 if self._heard.is_set():
@@ -149,12 +149,12 @@ class Compactor:
             if work.key in self._busy or self._paused.get(work.key, self._clock()):
                 continue
             with self._alone(work):
-                if not await work.run(self._try, tell, "compaction_crashed"):
+                if not await work.run(self._try, publish, "compaction_crashed"):
                     self._paused.put(work.key, True, self._clock())
 
-    async def _try(self, work: SessionWork, tell: Tell) -> None:
+    async def _try(self, work: SessionWork, publish: PublishEvent) -> None:
         try:
-            await self._summarize(work, tell)
+            await self._summarize(work, publish)
         except AgentVMError as error:
             # A quota, an empty wallet, an unavailable provider: the oldest exchanges are left out of prompts.
             self._paused.put(work.key, True, self._clock())
@@ -169,7 +169,7 @@ class Compactor:
             del self._busy[work.key]
             visit.over.set()
 
-    async def _summarize(self, work: SessionWork, tell: Tell) -> Summary | None:
+    async def _summarize(self, work: SessionWork, publish: PublishEvent) -> Summary | None:
         """Returns the last of the new summaries; None when none was due."""
         container = self._store.tenant(work.tenant_id).container(work.container_id)
         image = await container.get_image(work.image_id)
@@ -199,7 +199,7 @@ class Compactor:
             if summary is None:
                 break
             last = summary
-            tell(work.tenant_id, work.scope, SessionCompacted.of(summary, session_id=work.session_id))
+            publish(work.tenant_id, work.scope, SessionCompacted.of(summary, session_id=work.session_id))
             if work.requested and anyio.current_time() >= until:
                 break
         return last

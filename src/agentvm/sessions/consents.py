@@ -1,4 +1,4 @@
-"""Consents — users allow AgentVM to act for them on MCP servers; calls that have waited for it go on."""
+"""Consents — consents of users that AgentVM acts for them on MCP servers; waiting calls then continue."""
 
 from dataclasses import dataclass
 
@@ -37,11 +37,11 @@ class Consents:
             return pending, "everybody who uses this server"
         user = await self.store.accounts(TenantId(pending.tenant_id)).users.get(UserId(pending.user_id))
         if user is None:
-            raise InvalidInput("This consent was asked for by a user who is gone")
+            raise InvalidInput("The user who requested this consent no longer exists")
         return pending, user.display_name or user.external_id
 
     async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> PendingConsent:
-        """Exchanges the code of a callback, and lets every call that has waited for this consent go on.
+        """Exchanges the code of a callback, and lets every call that has waited for this consent continue.
 
         `caller` is the person at the browser, if it is known who that is.
         """
@@ -61,7 +61,7 @@ class Consents:
         return pending
 
     async def _go_on(self, tenant_id: TenantId, wait: ToolWait, by: UserId | None) -> None:
-        """Lets one call go on. One that cannot keeps no other waiting: the consent is stored, and can be approved later."""
+        """Lets one call continue. One that cannot keeps no other waiting: the consent is stored, and can be approved later."""
         try:
             await self.runtime.answer_wait(tenant_id, wait, WaitAnswer(decision="approve"), by)
         except AgentVMError as error:

@@ -1,7 +1,7 @@
 """Container lines — memories, schedules and triggers of a container as lines of an archive, and where they go in an import.
 
-What belongs to the server is left out: who made a schedule, when it ran, and the secret of a trigger. Schedules and triggers
-are imported disabled, for the server that they come from may go on running them.
+Parts that belong to the server are left out: who made a schedule, when it ran, and the secret of a trigger. Schedules and
+triggers are imported disabled, for the server that they come from may continue running them.
 """
 
 import hashlib
@@ -39,13 +39,13 @@ def of_item(item: ContainerItem) -> bytes:
     return line_of(kind, item, _OF_SERVER)
 
 
-def to_item(kind: str, said: Json) -> ContainerItem:
-    """Returns what a line says; `Unfit` for an invalid one."""
+def to_item(kind: str, data: Json) -> ContainerItem:
+    """Returns the item of a line; `Unfit` for an invalid one."""
     if kind not in _KINDS:
         raise Unfit(f"unknown type: {kind[:50]}", "type")
     for member in _OF_SERVER:
-        refuse(said, member)
-    item: ContainerItem = exactly({**said, **_ABSENT[kind]}, _KINDS[kind])
+        refuse(data, member)
+    item: ContainerItem = exactly({**data, **_ABSENT[kind]}, _KINDS[kind])
     return _checked(item)
 
 
@@ -74,7 +74,7 @@ def id_of(item: ContainerItem) -> str:
 async def items_of_container(
     store: "TenantStore", container_id: ContainerId, images: Mapping[ImageId, Collection[SessionId]]
 ) -> AsyncIterator[ContainerItem]:
-    """Yields what a container has besides sessions, oldest first; of schedules and triggers those of the given images."""
+    """Yields the items of a container besides sessions, oldest first; of schedules and triggers those of the given images."""
     container = store.container(container_id)
     for memory in reversed(await container.memories.list()):
         yield record_from(ContainerMemory, memory, container_id=container_id)
@@ -85,7 +85,7 @@ async def items_of_container(
             for _, source in page:
                 if source.image_id not in images:
                     continue
-                # The session that its runs go on in; the first of them may have created it.
+                # The session that its runs continue in; the first of them may have created it.
                 session_id = source.session_id
                 if source.session_mode == "same" and session_id is None:
                     session_id = await container.aliases.find(Alias(SOURCES, id_of(source)))
@@ -101,13 +101,13 @@ class Importer:
     principal: Principal
     now: int
     seal: Callable[[TriggerId], bytes]
-    """Returns a new sealed secret: nobody knows it before it is rotated."""
+    """Returns a new sealed secret, unknown to all until it is rotated."""
 
 
 def place_items(
     items: Sequence[ContainerItem], placement: Placement, here: Collection[tuple[str, str]], by: Importer
 ) -> list[ContainerItem]:
-    """Returns the items that are new, as they are stored here. `here` are containers with ids of what they have already."""
+    """Returns the items that are new, as they are stored here. `here` are containers with the ids of their existing items."""
     placed: list[ContainerItem] = []
     for item in items:
         home = placement.container or item.container_id

@@ -1,7 +1,7 @@
-"""Containers — show a container, weigh what it holds, delete it.
+"""Containers — show a container, measure its content, delete it.
 
-A container is deleted for good. An administrator of the tenant and a key without a user may delete any container that they
-may use; another user only a container that nobody else is bound to.
+A container is deleted permanently. An administrator of the tenant and a key without a user may delete any container that they
+may use; another user only a container that no other user is bound to.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Containers:
         return container
 
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
-        """Returns what would be deleted with the container."""
+        """Returns the amount of data that would be deleted with the container."""
         await self.get(container_id)
         owned = await self.workspace.tenancy.store.erasing.weigh(self.workspace.tenant_id, container_id=container_id)
         if owned is None:
@@ -51,9 +51,11 @@ class Containers:
         return owned
 
     async def delete(self, container_id: ContainerId) -> None:
-        """Deletes the container for everybody at once; its contents are erased in the background."""
+        """Deletes the container at once; its contents are erased in the background."""
         await self.get(container_id)
         await self._check_alone(container_id)
+        # Those that begin after this are stopped before the contents are erased.
+        await self.workspace.stop_elsewhere(container_id=container_id)
         now = self.workspace.clock()
         unbound = await self.workspace.tenancy.store.erasing.delete_container(self.workspace.tenant_id, container_id, now)
         if unbound is None:
@@ -79,5 +81,7 @@ class Containers:
         user_id: UserId | None = self.workspace.principal.user_id
         if user_id is None or self.workspace.principal.may("tenants:admin"):
             return
-        if container_id not in await self.workspace.tenancy.store.accounts(self.workspace.tenant_id).users.alone_in(user_id):
+        if container_id not in await self.workspace.tenancy.store.accounts(self.workspace.tenant_id).users.only_member_of(
+            user_id
+        ):
             raise AccessDenied("Other users are bound to this container; only an administrator of the tenant may delete it")

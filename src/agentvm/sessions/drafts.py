@@ -1,4 +1,4 @@
-"""Drafts — unsent text of one principal. Others hear only that a draft changed, never its text."""
+"""Drafts — unsent text of one principal. Events to others only state that a draft changed, without its text."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Erasing — completes deletions in small commits beside the turns, also after a restart.
+"""Erasing — completes deletions in small commits in the background, also after a restart.
 
 Theory of operation. The store has a list of pending erasures. For each, running turns are stopped first; then its rows are
 deleted, a few in each commit; then, for all of them together, the traces in the files. A failed step is retried: the list has
@@ -23,14 +23,14 @@ MERGE_MESSAGES = 5_000
 """Deleted messages after which their words are removed from the search index: more would make one commit longer."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 30.0
 """Delays of retries: a turn may still run, or a reader may hold an older state."""
-LOOK_SECONDS = 3_600.0
-"""The list is checked after this long in any case."""
+LOOK_SECONDS, CLUSTER_LOOK_SECONDS = 3_600.0, 2.0
+"""The list is checked after this long in any case; sooner where other nodes may add to it."""
 
 
 class Eraser:
     """One per server; `run` is its task.
 
-    `stop` ends the turns in containers of a tenant, None for all of them. `forget` drops what is in memory of a session.
+    `stop` ends the turns in containers of a tenant, None for all of them. `forget` drops a session from memory.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Eraser:
     async def run(self) -> None:
         """Erases until cancelled."""
         delay = FIRST_RETRY_SECONDS
+        look = CLUSTER_LOOK_SECONDS if self._store.node_id else LOOK_SECONDS
         while True:
             self._woken = anyio.Event()
             try:
@@ -56,7 +57,7 @@ class Eraser:
             except AgentVMError as error:
                 finished = False
                 logger.error("not_erased", code=error.code, error=str(error))
-            with anyio.move_on_after(LOOK_SECONDS if finished else delay):
+            with anyio.move_on_after(look if finished else delay):
                 await self._woken.wait()
             delay = FIRST_RETRY_SECONDS if finished else min(2 * delay, LAST_RETRY_SECONDS)
 

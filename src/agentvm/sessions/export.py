@@ -28,8 +28,6 @@ from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.storage.sql.store import TenantStore
 
-CHUNK_BYTES = 256 * 1024
-"""Bytes of one sent chunk."""
 EXPORT_BYTES = 16 * 1024 * 1024
 """Memory that one export may need: a page of messages, and the same packed."""
 MAX_EXPORTS, MAX_EXPORTS_OF_TENANT = 16, 8
@@ -75,19 +73,19 @@ class ExportedImage:
 
 
 class ExportSource:
-    """The sessions to export: a tenant's store, limited to what the principal may read."""
+    """The sessions to export: a tenant's store, limited to the containers that the principal may read."""
 
     def __init__(self, store: TenantStore, carrier: Carrier) -> None:
         self.store = store
         self.carrier = carrier
 
-    async def measure(self, wanted: Sequence[Selection]) -> int:
-        return sum([await self.carrier.measure(one.container_id, one.session_id) for one in wanted])
+    async def measure(self, selections: Sequence[Selection]) -> int:
+        return sum([await self.carrier.measure(one.container_id, one.session_id) for one in selections])
 
-    async def list(self, wanted: Sequence[Selection], *, with_agents: bool = False) -> list[ExportedImage]:
+    async def list(self, selections: Sequence[Selection], *, with_agents: bool = False) -> list[ExportedImage]:
         """Returns the images in an order that is the same on every server; `with_agents` with the sessions of sub-agents."""
         images: list[ExportedImage] = []
-        for one in sorted(wanted, key=lambda one: one.container_id):
+        for one in sorted(selections, key=lambda one: one.container_id):
             container = self.store.container(one.container_id)
             chosen = None if one.session_id is None else await container.get_session(one.session_id)
             if one.session_id is not None and chosen is None:
@@ -132,12 +130,12 @@ def _led(image: Image, sessions: Sequence[Session]) -> Image:
     return image if not ids or image.session_id in ids else msgspec.structs.replace(image, session_id=ids[0])
 
 
-async def export_archive(source: ExportSource, wanted: Sequence[Selection]) -> AsyncIterator[bytes]:
+async def export_archive(source: ExportSource, selections: Sequence[Selection]) -> AsyncIterator[bytes]:
     """Yields the bytes of the archive as it is made."""
-    leaving = await source.list(wanted, with_agents=True)
+    leaving = await source.list(selections, with_agents=True)
     out = _Outgoing(source)
     out.images(leaving)
-    await out.containers(wanted, leaving)
+    await out.containers(selections, leaving)
     for one in leaving:
         for session in one.sessions:
             async for chunk in out.session(session):
@@ -161,10 +159,10 @@ class _Outgoing:
                 member.add(line.of_image(one.image))
         self._images = len(leaving)
 
-    async def containers(self, wanted: Sequence[Selection], leaving: Sequence[ExportedImage]) -> None:
+    async def containers(self, selections: Sequence[Selection], leaving: Sequence[ExportedImage]) -> None:
         """Writes memories, schedules and triggers of the containers that are exported as a whole."""
         images = {one.image.image_id: {session.session_id for session in one.sessions} for one in leaving}
-        whole = sorted(one.container_id for one in wanted if one.session_id is None)
+        whole = sorted(one.container_id for one in selections if one.session_id is None)
         lines = [of_item(item) for name in whole async for item in items_of_container(self._source.store, name, images)]
         if lines:
             self._format = 4

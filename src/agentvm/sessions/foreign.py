@@ -1,6 +1,6 @@
 """Foreign — conversations of other programs, in the one shape that ours are made from.
 
-Each becomes an image with one session. What they cannot say, such as what a turn used, is not made up.
+Each becomes an image with one session. Missing data, such as the usage of a turn, is left empty.
 """
 
 import base64
@@ -73,8 +73,8 @@ _TOOL_NAME_MAX = 64
 class Conversation:
     """A conversation of another program. Times are in ms; 0 where they are unknown.
 
-    The id of a message follows from what was said up to and with it. So a conversation that has grown since has the same ids
-    and some more, and one that was edited has others from there on.
+    The id of a message is derived from the conversation up to and including it. So a conversation that has grown since has the
+    same ids and some more, and one that was edited has others from there on.
     """
 
     title: str
@@ -97,12 +97,12 @@ class Conversation:
         if content := tuple(parts):
             self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=content))
 
-    def call(self, name: str, given: Json, at: int) -> None:
+    def call(self, name: str, arguments: Json, at: int) -> None:
         if not self.messages or not isinstance(self.messages[-1], AssistantMessage):
             self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=()))
         parent = self.messages[-1].id
         called = _NAMES.sub("_", name)[:_TOOL_NAME_MAX] or "tool"
-        call = ToolCall(id=f"call_{len(self.messages)}", name=called, input=given)
+        call = ToolCall(id=f"call_{len(self.messages)}", name=called, input=arguments)
         self._calls.append(call)
         self._add(ToolCallMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", tool_call=call, parent_id=parent))
 
@@ -286,7 +286,7 @@ def decode(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
-        whole = _ESCAPES.sub(lambda found: b"\\ufffd" if _HALF.fullmatch(found[0]) else found[0], body)
+        whole = _ESCAPES.sub(lambda match: b"\\ufffd" if _HALF.fullmatch(match[0]) else match[0], body)
         if whole == body:
             raise
         return msgspec.json.decode(whole)
@@ -320,16 +320,16 @@ def _time(at: int) -> int:
     return at if 0 <= at <= TIME_MAX else 0
 
 
-def texts(*found: str) -> Iterator[TextPart]:
-    return (TextPart(text=text) for text in found if text.strip())
+def texts(*pieces: str) -> Iterator[TextPart]:
+    return (TextPart(text=text) for text in pieces if text.strip())
 
 
-def thoughts(*found: str) -> Iterator[ThinkingPart]:
-    return (ThinkingPart(reasoning=text) for text in found if text.strip())
+def thoughts(*pieces: str) -> Iterator[ThinkingPart]:
+    return (ThinkingPart(reasoning=text) for text in pieces if text.strip())
 
 
 def leaf(nodes: Json, parent: str) -> str | None:
-    """The last message that nobody has answered, for a file that does not say which was looked at."""
+    """The last unanswered message, for a file that does not name the current one."""
     parents = {dict_of(node).get(parent) for node in nodes.values() if isinstance(dict_of(node).get(parent), str)}
     return next((name for name in reversed(nodes) if name not in parents), None)
 

@@ -1,7 +1,7 @@
 """Image files — one principal's images as files: saved here, loaded there, and the names that point to them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
 import msgspec
@@ -17,14 +17,18 @@ from agentvm.model.session import IMAGE_TAGS, Alias
 from agentvm.resources.bundle import collect
 from agentvm.resources.intake import OnConflict
 from agentvm.resources.resolver import VersionClosure
-from agentvm.sessions.image_collections import ImageCollections
 from agentvm.sessions.images import BuiltImage, ImageLibrary, take_key
 from agentvm.sessions.resources import ResourceLibrary
+from agentvm.sessions.saved_collections import SavedCollections
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Node
 
 READ_RESOURCES, WRITE_RESOURCES = "resources:read", "resources:write"
 _TAG = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_KEY_IS_MISSING = (
+    "The image has a provider key of its own, which no file contains: it fails with missing_key until its apiKey is set, "
+    "or cleared so that this server pays"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class ImageFiles:
         centre, tenant_id = self.workspace.resources, self.workspace.tenant_id
         closure = VersionClosure(next(iter(nodes.values())), nodes)
         resources = await collect(centre, tenant_id, closure, nodes.values(), tenant_id)
-        collections, documents = await self._collections.save(nodes.values())
+        collections, documents = await self._collections.save(nodes.values(), is_image=True)
         manifest = manifest_of(image, collections)
         return image, await anyio.to_thread.run_sync(write_image_file, manifest, resources, documents)
 
@@ -62,19 +66,21 @@ class ImageFiles:
         pins: dict[str, VersionId] = {}
         if resources is not None:
             self.workspace.principal.require(WRITE_RESOURCES)
-            absent = await self._collections.check(manifest.collections)
-            await self._collections.add(absent, dict(resources.blobs))
-            await ResourceLibrary(self.workspace).load(resources, on_conflict)
+            await ResourceLibrary(self.workspace).load(replace(resources, collections=manifest.collections), on_conflict)
             pins = await self._pins(manifest)
         shown = manifest.name if name is None else name
-        config, _ = take_key(manifest.config, has_key=False)
-        config = msgspec.structs.replace(config, name=shown, description=manifest.description, has_api_key=False)
+        # As in an archive: nobody else pays for an image that had a key of its own.
+        has_key = manifest.config.has_api_key
+        config, _ = take_key(manifest.config, has_key=has_key)
+        config = msgspec.structs.replace(config, name=shown, description=manifest.description, has_api_key=has_key)
         frozen = await self.workspace.builder.build(manifest.source, config, pins)
         if different := differences(manifest.definition, frozen.definition):
             raise InvalidInput(
-                f"The image would answer otherwise here than where it was saved, in its {', '.join(different)}: the file was "
-                "altered, or a tool or an MCP server that it names is another one here. No image was created"
+                f"The image would behave differently on this server, in its {', '.join(different)}: the file was "
+                "altered, or a tool or an MCP server that it names differs on this server. No image was created"
             )
+        if has_key:
+            frozen = replace(frozen, warnings=(*frozen.warnings, _KEY_IS_MISSING))
         return await ImageLibrary(self.workspace).store(container_id, config, frozen, shown)
 
     async def put_tag(self, image_id: ImageId, tag: str) -> Image:
@@ -97,8 +103,8 @@ class ImageFiles:
         return await aliases.of_session(IMAGE_TAGS, image.session_id)
 
     @property
-    def _collections(self) -> ImageCollections:
-        return ImageCollections(self.workspace)
+    def _collections(self) -> SavedCollections:
+        return SavedCollections(self.workspace)
 
     async def _nodes(self, image: Image) -> dict[VersionId, Node]:
         """Returns every version that the image was built from, the first root first."""

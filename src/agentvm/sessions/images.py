@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ import msgspec
 from agentvm.blueprint.builder import locked_roots, unchanged_pins
 from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import Frozen, build, rebuild
-from agentvm.errors import ImageNotFound, InvalidInput, NotFound
+from agentvm.errors import Conflict, ImageNotFound, InvalidInput, NotFound
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import ContainerId, ImageId
@@ -31,6 +31,8 @@ TAG_PREFIX = "image:"
 Place = tuple[str, int, str]
 """The place of an image in a list: its container, its age, its id."""
 
+CONTAINERS_MAX = 100
+"""Containers whose names are read together."""
 DEFAULT_CONTAINER = ContainerId("default")
 _UNSET = Definition(name="")
 
@@ -71,21 +73,33 @@ class ImageLibrary:
 
     async def page(self, container: str | None, cursor: str | None, limit: int) -> tuple[list[Image], str | None]:
         """Lists images of one container or of all: by the name of the container, newest first. Returns the next cursor too."""
-        workspace = self.workspace
-        if container is not None:
-            containers = [workspace.container_id(container)]
-        else:
-            containers = sorted(await workspace.store.list_containers())
         after = None if cursor is None else _read_place(cursor)
         images: list[Image] = []
-        for container_id in containers:
-            if after is not None and container_id < after[0]:
-                continue
-            listed = sorted(await workspace.store.container(container_id).list_images(), key=_place)
+        async for container_id in self._containers(container, after):
+            listed = sorted(await self.workspace.store.container(container_id).list_images(), key=_place)
             images += [image for image in listed if after is None or _place(image) > after]
             if len(images) > limit:
                 return images[:limit], _write_place(images[limit - 1])
         return images, None
+
+    async def tagged(self, container: str | None, tag: str) -> list[Image]:
+        """Returns the image that a tag of a container means, if it has such a tag."""
+        container_id = self.workspace.container_id(self.home() if container is None else container)
+        image = await _find_named(self.workspace.store.container(container_id), Alias(IMAGE_TAGS, tag))
+        return [] if image is None else [image]
+
+    async def _containers(self, named: str | None, after: Place | None) -> AsyncIterator[ContainerId]:
+        """One container or all, by name, from a place on. There may be a million: they are read as they are needed."""
+        if named is not None:
+            yield self.workspace.container_id(named)
+            return
+        last = "" if after is None else after[0]
+        if after is not None and self.workspace.principal.reaches(after[0]):
+            yield ContainerId(after[0])
+        while names := await self.workspace.store.next_containers(last, CONTAINERS_MAX):
+            for container_id in names:
+                yield container_id
+            last = names[-1]
 
     async def base(self, name: str, config: ImageConfig) -> tuple[Definition | None, ImageConfig]:
         """Returns the registered definition of that name; for an agent of the resource centre, a config that refers to it."""
@@ -95,18 +109,30 @@ class ImageLibrary:
         return None, msgspec.structs.replace(config, definition=base)
 
     async def create(
-        self, container_id: ContainerId, source: Definition | None, config: ImageConfig, name: str | None = None
+        self,
+        container_id: ContainerId,
+        source: Definition | None,
+        config: ImageConfig,
+        name: str | None = None,
+        alias: Alias | None = None,
     ) -> BuiltImage:
         """Builds and stores an image, in a new container if there is none. `name` is used when the config has none.
 
-        `source` is None when the config refers to an agent of the resource centre.
+        `source` is None when the config refers to an agent of the resource centre. With `alias` its default session has that
+        name; `Conflict` when another has it.
         """
         config, key = take_key(config, has_key=False)
         frozen = await self.workspace.builder.build(source, config)
-        return await self.store(container_id, config, frozen, name, key)
+        return await self.store(container_id, config, frozen, name, key, alias)
 
     async def store(
-        self, container_id: ContainerId, config: ImageConfig, frozen: Frozen, name: str | None, key: Secret | None = None
+        self,
+        container_id: ContainerId,
+        config: ImageConfig,
+        frozen: Frozen,
+        name: str | None,
+        key: Secret | None = None,
+        alias: Alias | None = None,
     ) -> BuiltImage:
         """Stores a build as a new image, within the tenant's limits. `key` is its own for its model calls."""
         workspace = self.workspace
@@ -131,7 +157,7 @@ class ImageLibrary:
             if key is not None:
                 # Before the image: one that says it has a key has it.
                 await self._seal(image, key)
-            await container.add_image(image, session)
+            await container.add_image(image, session, alias)
         workspace.announce(container_id, image.image_id, ImageCreated.of(image))
         return BuiltImage(image, session, frozen.warnings)
 
@@ -146,12 +172,16 @@ class ImageLibrary:
         alias, key = Alias(AGENTS, agent), ImageId(f"{container_id}/{agent}")
         async with workspace.runtime.rebuilding.hold((workspace.tenant_id, key)):
             container = workspace.store.container(container_id)
-            session_id = await container.aliases.find(alias)
-            session = None if session_id is None else await container.get_session(session_id)
-            image = None if session is None else await container.get_image(session.image_id)
+            image = await _find_named(container, alias)
             if image is None:
-                built = await self.create(container_id, source, config, agent)
-                await container.aliases.put(alias, built.session.session_id, workspace.clock())
+                try:
+                    built = await self.create(container_id, source, config, agent, alias)
+                except Conflict:
+                    # Another node has built it at the same moment.
+                    image = await _find_named(container, alias)
+                    if image is None:
+                        raise
+                    return image, (), False
                 return built.image, built.warnings, True
             frozen = await workspace.builder.build(source, config)
             if snapshot_of(frozen.definition)[0] == image.digest:
@@ -163,10 +193,7 @@ class ImageLibrary:
 
     async def _tagged(self, container_id: ContainerId, tag: str) -> Image:
         """Returns the image that a tag of the container means now."""
-        container = self.workspace.store.container(container_id)
-        session_id = await container.aliases.find(Alias(IMAGE_TAGS, tag))
-        session = None if session_id is None else await container.get_session(session_id)
-        image = None if session is None else await container.get_image(session.image_id)
+        image = await _find_named(self.workspace.store.container(container_id), Alias(IMAGE_TAGS, tag))
         if image is None:
             raise ImageNotFound(f"{TAG_PREFIX}{tag}")
         return image
@@ -196,7 +223,10 @@ class ImageLibrary:
                 config, key = take_key(config, has_key=image.config.has_api_key and "api_key" not in cleared)
                 unset = {key: getattr(_UNSET, key) for key in cleared if key in Definition.__struct_fields__}
                 source = msgspec.structs.replace(image.source or image.definition, **unset)
-                frozen = await workspace.builder.build(source, config, unchanged_pins(image, changes))
+                # A key can always be taken back, although nobody else may pay for the model here.
+                is_taken_back = not fields and set(cleared) == {"api_key"} and image.config.has_api_key
+                payer = msgspec.structs.replace(config, has_api_key=True) if is_taken_back else config
+                frozen = await workspace.builder.build(source, payer, unchanged_pins(image, changes))
                 if "api_key" in cleared:
                     await workspace.tenancy.own_keys.remove_image_key(workspace.tenant_id, image_id)
                 if key is not None:
@@ -250,6 +280,7 @@ class ImageLibrary:
         """Stops the image's agents and deletes it with its sessions."""
         workspace, runtime = self.workspace, self.workspace.runtime
         container, image = await workspace.image(image_id)
+        await workspace.stop_elsewhere(image_id=image_id)
         await runtime.stop_image(workspace.tenant_id, image)
         sessions = await container.list_sessions(image_id)
         if not await container.delete_image(image_id):
@@ -286,6 +317,12 @@ def take_key(config: ImageConfig, *, has_key: bool) -> tuple[ImageConfig, Secret
     """Returns the config without the key of the image, which says whether there is one; and the key."""
     key = None if config.api_key is None else Secret(config.api_key)
     return msgspec.structs.replace(config, api_key=None, has_api_key=has_key or key is not None), key
+
+
+async def _find_named(container: ContainerStore, alias: Alias) -> Image | None:
+    session_id = await container.aliases.find(alias)
+    session = None if session_id is None else await container.get_session(session_id)
+    return None if session is None else await container.get_image(session.image_id)
 
 
 def _place(image: Image) -> Place:

@@ -1,7 +1,7 @@
 """Import process — starts the process that reads an import, waits for it within bounds, and always ends it.
 
-Whatever becomes of the process, the import is read or refused: one that needs too much memory or time, is killed or answers
-nonsense is an import that cannot be read. The server reads of it one line of bounded length, and the spool.
+However the process ends, the import is read or refused: one that needs too much memory or time, is killed or answers nonsense
+is an import that cannot be read. The server reads of it one line of bounded length, and the spool.
 """
 
 import os

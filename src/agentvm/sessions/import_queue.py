@@ -1,8 +1,9 @@
-"""Import queue — bounds what all imports of a server take at a time: bytes on the disk, processes, and turns of a tenant.
+"""Import queue — bounds the resources of all imports of a server at a time: bytes on the disk, processes, and turns of a
+tenant.
 
 Theory of operation. While a file is being received its bytes are reserved, within a share per tenant. Then the import waits for
-its turn: one import of a tenant runs at a time, and few of all tenants. As each tenant stands in the line of all with one
-import at most, nobody waits behind many of somebody else. Whoever finds the line too long, or waits in it too long, is refused.
+its turn: one import of a tenant runs at a time, and few of all tenants. Each tenant has at most one import in the common queue,
+so no tenant waits behind several imports of another. An import that finds the queue too long, or waits too long, is refused.
 """
 
 from collections import Counter
@@ -63,7 +64,7 @@ class ImportQueue:
             self._deleted.setdefault(event.tenant_id, set()).add(event.data.container_id)
 
     def refuse_deleted(self, tenant_id: TenantId, containers: Iterable[ContainerId]) -> None:
-        """Raises `Conflict` for a container that was deleted since the file began to arrive: nobody wants it created again."""
+        """Raises `Conflict` for a container that was deleted since the upload began, so that it is not created again."""
         for container_id in self._deleted.get(tenant_id, set()).intersection(containers):
             raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
 

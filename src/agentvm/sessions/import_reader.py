@@ -155,7 +155,7 @@ def _die_with(parent: int) -> None:
 
 
 def _watch() -> None:
-    """stdin closes when the parent ends, in whatever way, on every system."""
+    """Ends the process with its parent: stdin closes when that ends in any way, on every system."""
     sys.stdin.buffer.read()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Intake — imports a file: read and checked as a whole by a process of its own, then written completely, or not at all."""
+"""Intake — imports a file: parsed and validated as a whole by a separate process, then written completely, or not at all."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -16,9 +16,9 @@ from agentvm.model.schedule import Schedule, Trigger
 from agentvm.sessions.archive import ImportCounts
 from agentvm.sessions.container_lines import Importer, candidates, place_items
 from agentvm.sessions.import_reader import Orders, Reading
-from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
+from agentvm.sessions.placement import MAX_GENERATIONS, ExistingPart, Placement, candidate, existing_messages
 from agentvm.sessions.staged import Staged
-from agentvm.storage.carry import ContainerItem, SessionHere
+from agentvm.storage.carry import ContainerItem, ExistingSession
 
 if TYPE_CHECKING:
     from agentvm.storage.sql.carry import Carrier
@@ -27,14 +27,14 @@ ANNOUNCED_MAX = 1_000
 """Images and sessions of one import that are announced."""
 
 Read = Callable[[BinaryIO, BinaryIO, Orders], Awaitable[Reading]]
-"""Reads the first file and puts what is in it on the second, a spool."""
+"""Reads the first file and writes its records to the second, a spool."""
 
 
 class ImportReport(Record, omit_defaults=False):
     """The result of an import, or of a dry run; `format` is the program that wrote the file.
 
-    `counts` and `bytes` are of what is new. `known` sessions were here already as they are in the file, `continued` ones were
-    here and got messages. `renamed` are ids that were taken here, with the new ones.
+    `counts` and `bytes` are of new data. `known` sessions were here already as they are in the file, `continued` ones were here
+    and got messages. `renamed` are ids that were taken here, with the new ones.
     """
 
     format: str
@@ -48,7 +48,7 @@ class ImportReport(Record, omit_defaults=False):
 
 
 async def stage(file: BinaryIO, spool: BinaryIO, orders: Orders, read: Read) -> tuple[Staged, Reading]:
-    """Checks everything. `ArchiveInvalid` or `ArchiveTooLarge` for what is not whole and sound."""
+    """Checks everything. `ArchiveInvalid` or `ArchiveTooLarge` for a file that is not complete and sound."""
     reading = await read(file, spool, orders)
     return await anyio.to_thread.run_sync(lambda: Staged(spool, blobs=reading.blobs)), reading
 
@@ -76,7 +76,7 @@ async def _place_images(
     present: set[str] = set()
     for generation in range(MAX_GENERATIONS):
         tried = {old: candidate("img", old, where, generation) for old, where in waiting.items()}
-        here = await carrier.images_here(tried.values()) if tried else {}
+        here = await carrier.existing_images(tried.values()) if tried else {}
         for old, name in tried.items():
             if name in here and here[name] != waiting[old]:
                 continue
@@ -98,11 +98,11 @@ class _Sessions:
         self._new_id = new_id
         self._images = images
 
-    async def place(self) -> tuple[dict[str, str], dict[str, Known]]:
-        """The new ids of those that need one, and what is here already of the others."""
+    async def place(self) -> tuple[dict[str, str], dict[str, ExistingPart]]:
+        """Returns the new ids of sessions that need one, and the existing data of the others."""
         waiting = dict.fromkeys(self._staged.sessions)
         placed: dict[str, str] = {}
-        existing_by_name: dict[str, Known] = {}
+        existing_by_name: dict[str, ExistingPart] = {}
         for generation in range(MAX_GENERATIONS):
             tried = {candidate("sess", old, self._home(old), generation): old for old in waiting}
             here = await self._here(tried)
@@ -114,25 +114,25 @@ class _Sessions:
                     messages = await anyio.to_thread.run_sync(self._known, old, existing)
                     if messages is None:
                         continue
-                    existing_by_name[old] = Known(messages, min(existing.turns, self._staged.sessions[old].turns))
+                    existing_by_name[old] = ExistingPart(messages, min(existing.turns, self._staged.sessions[old].turns))
                 placed |= {old: name} if generation else {}
                 del waiting[old]
         return placed | {old: self._new_id("sess") for old in waiting}, existing_by_name
 
-    async def _here(self, tried: Mapping[str, str]) -> Mapping[str, SessionHere]:
+    async def _here(self, tried: Mapping[str, str]) -> Mapping[str, ExistingSession]:
         """Two looks: only for those that are here is it found out which message is their last in the file."""
         if not tried:
             return {}
-        existing = await self._carrier.sessions_here(dict.fromkeys(tried))
+        existing = await self._carrier.existing_sessions(dict.fromkeys(tried))
         last = await anyio.to_thread.run_sync(self._last, {name: tried[name] for name in existing})
-        return await self._carrier.sessions_here(last) if last else {}
+        return await self._carrier.existing_sessions(last) if last else {}
 
     def _last(self, names: Mapping[str, str]) -> dict[str, str | None]:
         sessions = self._staged.sessions
         return {name: self._staged.message_id(old, sessions[old].messages) for name, old in names.items()}
 
-    def _known(self, old: str, here: SessionHere) -> int | None:
-        return known_messages(here, self._staged.sessions[old].messages, self._staged.message_id(old, here.messages))
+    def _known(self, old: str, here: ExistingSession) -> int | None:
+        return existing_messages(here, self._staged.sessions[old].messages, self._staged.message_id(old, here.messages))
 
     def _home(self, old: str) -> ContainerId:
         return self._container_id or self._staged.sessions[old].container_id
@@ -146,11 +146,11 @@ async def plan_items(staged: Staged, carrier: "Carrier", placement: Placement, b
     """Returns the memories, schedules and triggers that are new here."""
     homes = [(item, placement.container or item.container_id) for item in staged.items]
     names = {(home, name) for item, home in homes for name in candidates(item, home, by.tenant_id)}
-    return place_items(staged.items, placement, await carrier.items_here(names) if names else (), by)
+    return place_items(staged.items, placement, await carrier.existing_items(names) if names else (), by)
 
 
 def destinations(staged: Staged, placement: Placement) -> dict[ContainerId, int]:
-    """How many new images go into which container; also where none is new, but something is."""
+    """Returns the number of new images for each container with new data."""
     counts: dict[ContainerId, int] = {}
     for old, image in staged.images.items():
         home = placement.container or image.container_id

@@ -151,18 +151,45 @@ class SessionLibrary:
 
     async def delete(self, session_id: SessionId) -> tuple[Session, int]:
         """Returns the session and the time until which it can be restored. Its agent is stopped, which ends its turns."""
+        return await self._hide(session_id, self.undo_ms)
+
+    async def discard(self, session_id: SessionId) -> None:
+        """Deletes a session that was not to be stored: nothing of it is left to restore."""
+        deleted, _ = await self._hide(session_id, 0)
+        await self._drop(deleted)
+
+    async def discard_unbegun(self, session_id: SessionId) -> None:
+        """Does the same with a session whose first message was refused, unless a turn has begun in it meanwhile."""
         container_id = await self._container(session_id)
         sessions = self.workspace.store.sessions((container_id,))
+        deleted = await sessions.delete(session_id, self.workspace.clock(), unless_begun=True)
+        if deleted is not None:
+            await self._end(deleted, 0)
+            await self._drop(deleted)
+
+    async def _drop(self, deleted: Session) -> None:
+        await self.workspace.store.sessions((deleted.container_id,)).drop(deleted.session_id)
+        self.workspace.runtime.forget_discarded(self.workspace.tenant_id, deleted.session_id)
+
+    async def _hide(self, session_id: SessionId, undo_ms: int) -> tuple[Session, int]:
+        container_id = await self._container(session_id)
+        sessions = self.workspace.store.sessions((container_id,))
+        await self.workspace.stop_elsewhere(session_id=session_id)
         deleted = _existing(await sessions.delete(session_id, self.workspace.clock()), session_id)
+        return deleted, await self._end(deleted, undo_ms)
+
+    async def _end(self, deleted: Session, undo_ms: int) -> int:
+        """Stops the agent of a deleted session and announces the deletion; returns until when it can be restored."""
+        session_id, container_id = deleted.session_id, deleted.container_id
         present = self.workspace.runtime.roster.get(self.workspace.tenant_id, container_id, session_id)
         if present is not None:
             await self.workspace.runtime.stop_agent(present)
-        until = (deleted.deleted_at or 0) + self.undo_ms
+        until = (deleted.deleted_at or 0) + undo_ms
         self.announce(deleted, SessionDeleted.of(deleted, restorable_until=until))
         if await self.workspace.store.find_image(deleted.image_id) is None:
             # It was the image's last session.
             self.announce(deleted, ImageDeleted(image_id=deleted.image_id, container_id=container_id))
-        return deleted, until
+        return until
 
     async def restore(self, session_id: SessionId) -> Session:
         container_id = await self.workspace.store.find_session(session_id)
@@ -219,7 +246,7 @@ class SessionLibrary:
             key_id=self.workspace.principal.key_id,
             requested=True,
         )
-        summary = await self.workspace.compactor.compact(work, self.workspace.runtime.tell)
+        summary = await self.workspace.compactor.compact(work, self.workspace.runtime.broadcast)
         return summary if self.workspace.principal.may(READ_PERMISSION) else structs.replace(summary, text="")
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...]:

@@ -1,8 +1,8 @@
 """Line — a record as a line of an archive, and back, without losing or adding anything.
 
-What belongs to the server is left out: whose container a session is in stands at its image, who sent a message and how far
-somebody has read are accounts, and what follows from the messages is made again. Binary parts are blobs beside the lines:
-`blob` stands for data that was in the message, `attachment` for a file that it refers to.
+Data of the server is left out: the container of a session is stored with its image, senders and read marks belong to accounts,
+and everything derived from the messages is derived again. Binary parts are blobs beside the lines: `blob` stands for data that
+was in the message, `attachment` for a file that it refers to.
 """
 
 import base64
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Unfit(ValueError):
-    """Raised for an invalid line; `member` is the field at fault."""
+    """Raised for an invalid line; `member` is the invalid field."""
 
     def __init__(self, why: str, member: str | None = None) -> None:
         super().__init__(why)
@@ -64,7 +64,7 @@ def line_of(kind: str, record: Record, without: tuple[str, ...]) -> bytes:
 
 
 def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[bytes, list[str]]:
-    """The line, and the digests of what it leaves to blobs, in order.
+    """The line, and the digests of its parts that become blobs, in order.
 
     `attachments` are those that come along; a reference to any other stays the reference that it is.
     """
@@ -94,7 +94,7 @@ class FileLine(Record):
     tainted: bool = False
     at: int
     after: MessageId | None = None
-    """The message that the change came with; None for one that stands from the beginning."""
+    """The message of the change; None for one before the first message."""
 
 
 def of_file(delta: FileDelta) -> bytes:
@@ -109,8 +109,8 @@ def _named(change: FileChange) -> Json:
     return {"path": change.path, "size": change.size, "executable": change.executable, "tainted": change.tainted}
 
 
-def to_file(said: Json) -> FileLine:
-    file: FileLine = exactly(said, FileLine)
+def to_file(data: Json) -> FileLine:
+    file: FileLine = exactly(data, FileLine)
     return check_file(file)
 
 
@@ -128,9 +128,9 @@ def blobs_of(message: Message) -> dict[str, bytes]:
     return {digest_of(body): body for part in parts if (body := blob_of(part.data)) is not None}
 
 
-def _lines_of(said: Json) -> Any:
-    """Returns the parts of a message with parts: of what its sender wrote, or of a tool's result."""
-    return said["content"] if "content" in said else said["toolResult"]["output"]["value"]
+def _lines_of(data: Json) -> Any:
+    """Returns the parts of a message with parts: written by its sender, or of a tool's result."""
+    return data["content"] if "content" in data else data["toolResult"]["output"]["value"]
 
 
 def blob_of(data: str) -> bytes | None:
@@ -160,21 +160,21 @@ def read_line(body: bytes) -> tuple[str, Json]:
     return kind, fields
 
 
-def to_image(said: Json) -> Image:
-    return check_image(exactly(said, Image))
+def to_image(data: Json) -> Image:
+    return check_image(exactly(data, Image))
 
 
-def to_session(said: Json, container_id: str) -> Session:
+def to_session(data: Json, container_id: str) -> Session:
     for member in _OF_SESSION:
-        refuse(said, member)
-    return check_session(exactly({**said, "containerId": container_id}, Session))
+        refuse(data, member)
+    return check_session(exactly({**data, "containerId": container_id}, Session))
 
 
-def to_turn(said: Json, session: Session) -> Turn:
+def to_turn(data: Json, session: Session) -> Turn:
     for member in _OF_TURN:
-        refuse(said, member)
+        refuse(data, member)
     about = {"containerId": session.container_id, "imageId": session.image_id, "sessionId": session.session_id}
-    return check_turn(exactly({**said, **about}, Turn))
+    return check_turn(exactly({**data, **about}, Turn))
 
 
 def to_message(body: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
@@ -191,7 +191,7 @@ def to_message(body: Json, blob: Callable[[str], bytes], attach: "Attach | None"
 
 
 Attach = Callable[[str, object, object], None]
-"""With the digest, and what its part says of it: a media type and a name."""
+"""Called with the digest, and the media type and the name in its part."""
 
 
 def _with_data(part: object, blob: Callable[[str], bytes], attach: Attach | None) -> object:
@@ -212,14 +212,14 @@ def _with_data(part: object, blob: Callable[[str], bytes], attach: Attach | None
     return {"type": part["type"], "data": data, **{name: value for name, value in part.items() if name not in ("type", member)}}
 
 
-def refuse(said: Json, member: str) -> None:
+def refuse(data: Json, member: str) -> None:
     """`Unfit` for a member that an archive never has."""
-    if member in said:
+    if member in data:
         raise Unfit(f"`{member}` does not belong in an archive", member)
 
 
 def exactly(first: Json, kind: Any) -> Any:
-    """A record that says what the line says, no less: a member that nobody knows would be lost."""
+    """Returns the record of a line; unknown members are refused, because they would be lost."""
     try:
         record = msgspec.convert(first, type=kind)
         # What cannot be written again cannot be stored either: half of a surrogate pair.

@@ -1,4 +1,4 @@
-"""Pages for people — sessions as Markdown, and as HTML that needs nothing else and trusts nothing that was said."""
+"""Pages for people — sessions as Markdown, and as self-contained HTML in which all content is escaped."""
 
 import re
 from base64 import b64encode
@@ -43,7 +43,7 @@ _OPENS = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageFormat:
     """The format of a page: its head and foot, and the rendering of sessions and messages."""
 
     head: str
@@ -54,10 +54,10 @@ class Look:
     """Whether images are shown, and not only named."""
 
 
-async def export_pages(source: ExportSource, wanted: Sequence[Selection], look: Look) -> AsyncIterator[bytes]:
+async def export_pages(source: ExportSource, selections: Sequence[Selection], look: PageFormat) -> AsyncIterator[bytes]:
     """Yields one page of all sessions, as it is made."""
     yield look.head.encode()
-    for leaving in await source.list(wanted):
+    for leaving in await source.list(selections):
         for session in leaving.sessions:
             yield look.session(leaving.image, session).encode()
             history = await source.carrier.history(session.container_id, session.session_id)
@@ -146,7 +146,7 @@ def _markdown_message(message: Message) -> str:
             shown = content if isinstance(content, str) else "\n\n".join(map(_markdown_part, content))
             return f"## User\n\n{_own_words(shown)}\n\n"
         case AssistantMessage(content=parts):
-            return "## Assistant\n\n" + "".join(_markdown_said(part) for part in parts) if parts else ""
+            return "## Assistant\n\n" + "".join(_markdown_entry(part) for part in parts) if parts else ""
         case ToolCallMessage(tool_call=call):
             return f"### Tool call: {' '.join(call.name.split())}\n\n{_fenced(_json(call.input), 'json')}"
         case ToolResultMessage(tool_result=result):
@@ -159,7 +159,7 @@ def _markdown_part(part: UserPart) -> str:
     return part.text if isinstance(part, TextPart) else f"*[{part.media_type}: {_named(part)}]*"
 
 
-def _markdown_said(part: TextPart | ThinkingPart) -> str:
+def _markdown_entry(part: TextPart | ThinkingPart) -> str:
     if isinstance(part, TextPart):
         return f"{_own_words(part.text)}\n\n"
     return "".join(f"> {line}\n" for line in part.reasoning.splitlines()) + "\n"
@@ -182,7 +182,7 @@ def _html_parts(message: Message) -> Iterator[str]:
         case UserMessage(content=content):
             yield from (_pre(content),) if isinstance(content, str) else map(_html_part, content)
         case AssistantMessage(content=parts):
-            yield from map(_html_said, parts)
+            yield from map(_html_entry, parts)
         case ToolCallMessage(tool_call=call):
             yield f"<details><summary>Tool call: {escape(call.name)}</summary>{_pre(_json(call.input))}</details>\n"
         case ToolResultMessage(tool_result=result):
@@ -192,7 +192,7 @@ def _html_parts(message: Message) -> Iterator[str]:
             yield _pre(message.content)
 
 
-def _html_said(part: TextPart | ThinkingPart) -> str:
+def _html_entry(part: TextPart | ThinkingPart) -> str:
     if isinstance(part, TextPart):
         return _pre(part.text)
     return f"<details><summary>Thinking</summary>{_pre(part.reasoning)}</details>\n"
@@ -222,8 +222,8 @@ _STYLE = (
 # Nothing is fetched and nothing is run, whatever was said.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-MARKDOWN = Look("", "", _markdown_session, _markdown_message, pictures=False)
-HTML = Look(
+MARKDOWN = PageFormat("", "", _markdown_session, _markdown_message, pictures=False)
+HTML = PageFormat(
     f'<!doctype html>\n<html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     f'<meta name="viewport" content="width=device-width"><title>Sessions</title><style>{_STYLE}</style></head><body>\n',
     "</body></html>\n",

@@ -1,8 +1,8 @@
-"""Placement — where each image and session of an import goes: under which id, and behind what is here already. Pure.
+"""Placement — decides where each image and session of an import is stored: its id, and the existing messages before it. Pure.
 
 Theory of operation. Ids are kept where they are free. An id that is taken in the container where it should go is the same image
 or session, imported before: nothing is written twice, and messages that are new are added behind those that are here.
-Where that is not possible, because the id belongs to another container or the conversation went on here, another id is taken.
+Where that is not possible, because the id belongs to another container or the conversation continued here, another id is taken.
 It follows from the old id and the container, so the same file finds its way there again the next time.
 """
 
@@ -18,13 +18,13 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import ParentCall, Session
 from agentvm.model.turn import Turn
-from agentvm.storage.carry import SessionHere
+from agentvm.storage.carry import ExistingSession
 
 MAX_GENERATIONS = 20
 """Ids that are tried for one image or session before it gets one by chance."""
 
 
-class Known(NamedTuple):
+class ExistingPart(NamedTuple):
     """The part of a session that exists already: its first messages, and about as many turns."""
 
     messages: int
@@ -40,7 +40,7 @@ class Placement:
     sessions: Mapping[str, str] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
     """Images that exist already."""
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, ExistingPart] = field(default_factory=dict)
     """Sessions that exist already."""
     complete: frozenset[str] = frozenset()
     """Existing sessions without new messages."""
@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The ids that something new has here instead of its own."""
+        """The ids that new items have here instead of their own."""
         images = {old: new for old, new in self.images.items() if old not in self.present}
         sessions = {old: new for old, new in self.sessions.items() if old not in self.known}
         return {**images, **sessions}
@@ -109,7 +109,7 @@ def candidate(prefix: str, old: str, container_id: ContainerId, generation: int)
     return f"{prefix}_{hashlib.sha256(named.encode()).hexdigest()[:24]}"
 
 
-def known_messages(here: SessionHere, messages: int, last_known: str | None) -> int | None:
+def existing_messages(here: ExistingSession, messages: int, last_known: str | None) -> int | None:
     """How many of a session's messages are here already; None when it is another history.
 
     `messages` are those in the file, of which `last_known` is the one in the place of the last that is here.

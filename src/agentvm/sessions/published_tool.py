@@ -33,7 +33,7 @@ def check_published(content: Mapping[str, Any], find: Callable[[Mapping[str, obj
 
 
 def _differences(content: Mapping[str, Any], tool: Tool) -> Iterator[tuple[str, str]]:
-    """Yields the members that say otherwise than the built-in tool, with what it says."""
+    """Yields the members that differ from the built-in tool, with its values."""
     repeat = "safe" if tool.repeatable else "never"
     own = {"effect": tool.effect, "world": tool.world, "repeat": repeat, "timeoutMs": round(tool.timeout_seconds * 1000)}
     for member, value in own.items():

@@ -1,7 +1,7 @@
-"""Reading — an archive that may come from anybody: checked to the last byte before anything is made of it.
+"""Reading — reads an untrusted archive: validated completely before anything is built from it.
 
-It is never unpacked onto the disk under a name of its own choosing. Members have the names of the format, each once, and are
-what the manifest says; what is beyond a bound is not unpacked at all. Errors say where: the file, the line, the member.
+It is never unpacked onto the disk under a name of its own choosing. Members have the names of the format, each once, and match
+the manifest; nothing beyond a bound is unpacked. Errors say where: the file, the line, the member.
 """
 
 import hashlib
@@ -73,7 +73,7 @@ def invalid(why: str, file: str | None = None, number: int | None = None, member
     )
 
 
-class _Said(msgspec.Struct):
+class _AnyManifest(msgspec.Struct):
     """The format field of any manifest."""
 
     format: object = None
@@ -207,7 +207,7 @@ class _Reader:
             raise ArchiveTooLarge(f"{MANIFEST} has more than {MANIFEST_MAX_BYTES:,} bytes")
         try:
             count_values(body, MAX_HEAD_VALUES)
-            format = msgspec.json.decode(body, type=_Said).format
+            format = msgspec.json.decode(body, type=_AnyManifest).format
             if format not in FORMATS:
                 problem = f"the format is {shorten(repr(format))}; this server reads 1 to {max(FORMATS)}"
                 raise invalid(f"{problem}: use a newer AgentVM", MANIFEST)
@@ -262,9 +262,9 @@ class _Reader:
             item = self._place(file.name, number, partial(to_item, kind), record)
             self._place(file.name, number, partial(self._spool.add_item, item), body)
 
-    def _image_of(self, said: line.Json, waiting: dict[str, Image], file: str) -> Image:
+    def _image_of(self, data: line.Json, waiting: dict[str, Image], file: str) -> Image:
         """The session's image, put on the spool before it if it is the first."""
-        image_id = said.get("imageId")
+        image_id = data.get("imageId")
         if not isinstance(image_id, str):
             raise invalid("imageId is missing", file, 1, "session.imageId")
         if image_id in waiting:
@@ -275,9 +275,9 @@ class _Reader:
             raise invalid(f"its image {shorten(image_id)} is not in {IMAGES}", file, 1, "session.imageId")
         return staged_image
 
-    def _place(self, file: str, number: int | None, work: Any, given: object) -> Any:
+    def _place(self, file: str, number: int | None, work: Any, value: object) -> Any:
         try:
-            return work(given)
+            return work(value)
         except Unfit as error:
             raise invalid(str(error), file, number, error.member) from None
         except ArchiveTooLarge as error:

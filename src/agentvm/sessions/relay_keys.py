@@ -7,14 +7,13 @@ newest keys of each tenant are kept in memory, so that no tenant pushes out thos
 import hashlib
 from collections import OrderedDict
 
-from agentvm.errors import Conflict, InvalidInput, Unprocessable
+from agentvm.errors import Conflict, Unprocessable
 from agentvm.model.ids import TenantId, UserId
 
 KEYS_PER_TENANT_MAX = 1_000
 """Keys of one tenant that are remembered; each is about two hundred bytes."""
 TENANTS_MAX = 1_000
 """Tenants whose keys are remembered: those that relayed a request last."""
-KEY_MAX = 200
 
 _Name = tuple[UserId | None, str]
 
@@ -29,8 +28,6 @@ class RelayKeys:
 
     def take(self, tenant_id: TenantId, user_id: UserId | None, key: str, content: bytes) -> None:
         """Remembers a key. `Conflict` for a request that was sent before, `Unprocessable` for another one under its key."""
-        if not 0 < len(key) <= KEY_MAX:
-            raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
         name, digest = (user_id, key), hashlib.sha256(content).digest()
         used = self._used.setdefault(tenant_id, OrderedDict())
         self._used.move_to_end(tenant_id)

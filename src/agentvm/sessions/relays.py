@@ -1,8 +1,8 @@
-"""Relays — model calls that clients word themselves: a request goes to its provider as it is, metered like any other call.
+"""Relays — model calls with requests written by clients: passed to the provider unchanged, and metered like any other call.
 
-Theory of operation. Each relay is a task of the server, not of the request: what its provider has done is billed, whoever has
-left meanwhile. A client that leaves a stream ends it, for what was said so far; an answer in one piece is awaited to its end,
-because only then its usage is known. Nothing of the text is stored.
+Theory of operation. Each relay is a task of the server, not of the request: the provider's work is billed even if the client
+has disconnected. A client that leaves a stream ends it, and pays for the text so far; an answer in one piece is awaited to its
+end, because only then its usage is known. Nothing of the text is stored.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ from agentvm.sessions.relay_keys import RelayKeys
 logger = get_logger(__name__)
 
 PIECES_MAX = 64
-"""Pieces of an answer that wait for their client; the provider waits meanwhile."""
+"""Pieces of an answer that wait for their client; the provider waits in the meantime."""
 READ_TIMEOUT_SECONDS = 60.0
 """A client that reads nothing for this long has left."""
 LEAVE_SECONDS = 10.0
@@ -76,7 +76,7 @@ class ModelRelay:
 
     @property
     def is_free(self) -> bool:
-        """Whether the call cost nothing: nobody was asked, or the provider has refused."""
+        """Whether the call was free: it was not sent, or the provider has refused it."""
         return self._driver is None or not self._driver.is_asked or self._driver.refusal is not None
 
     @property
@@ -174,7 +174,7 @@ class Relays:
         self._tasks: anyio.abc.TaskGroup | None = None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Works until cancelled; calls that run then are billed for what was said."""
+        """Runs until cancelled; interrupted calls are billed for their output so far."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 task_status.started()
@@ -192,7 +192,7 @@ class Relays:
         *,
         key_id: KeyId | None = None,
     ) -> ModelRelay:
-        """Begins a call for a user, who asked with an API key. `Refused` while the server starts or stops."""
+        """Starts a call for a user, identified by an API key. `Refused` while the server starts or stops."""
         if self._tasks is None:
             raise Refused("The server is starting or shutting down; try again later")
         work = SessionWork(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from agentvm.blueprint.templates import check_name_free
@@ -11,11 +12,11 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.collection import parse_reference
 from agentvm.model.knowledge import NO_EMBEDDER
-from agentvm.model.resource import Resource, ResourceType
+from agentvm.model.resource import Resource, ResourceType, ResourceUri
 from agentvm.model.semver import Bump
 from agentvm.resources.agent import to_definition
-from agentvm.resources.archive import Bundle
-from agentvm.resources.bundle import ImportedEntry, OnConflict, import_bundle
+from agentvm.resources.archive import Bundle, read_archive
+from agentvm.resources.bundle import ImportedEntry, OnConflict, export_bundle, import_bundle
 from agentvm.resources.kind import accept, versioned_uri
 from agentvm.resources.kinds import KINDS, why_idle
 from agentvm.resources.knowledge import mode_of
@@ -24,6 +25,7 @@ from agentvm.resources.resolver import VersionClosure
 from agentvm.resources.tool import SETS
 from agentvm.resources.tool_set import ToolChange, names_source
 from agentvm.sessions.published_tool import check_published
+from agentvm.sessions.saved_collections import SavedCollections
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Published
 from agentvm.storage.sql.resources import ResourceStore
@@ -133,16 +135,25 @@ class ResourceLibrary:
         return await self.workspace.tool_sets.freeze(content, Caller(self.workspace.tenant_id, self.workspace.user_id or ""))
 
     async def load(self, archive: bytes | Bundle, on_conflict: OnConflict, *, dry_run: bool = False) -> list[ImportedEntry]:
-        """Imports an archive within the tenant's limits; a dry run only reports what it would do."""
-        workspace = self.workspace
-        planned = await import_bundle(workspace.resources, self.author, archive, on_conflict=on_conflict, dry_run=True)
+        """Imports an archive within the tenant's limits; a dry run only reports the changes."""
+        workspace, saved = self.workspace, SavedCollections(self.workspace)
+        bundle = archive if isinstance(archive, Bundle) else await anyio.to_thread.run_sync(read_archive, archive)
+        planned = await import_bundle(workspace.resources, self.author, bundle, on_conflict=on_conflict, dry_run=True)
+        absent = await saved.check(bundle.collections)
         if dry_run:
             return planned
         added = len({(entry.type, entry.name) for entry in planned if entry.is_new_resource})
         quotas = workspace.tenancy.quotas
         async with quotas.adding(workspace.tenant_id, workspace.user_id, "resources", self.store.count, added):
             await self._check_storage()
-            return await import_bundle(workspace.resources, self.author, archive, on_conflict=on_conflict, dry_run=False)
+            async with saved.adding(absent, bundle.blobs):
+                return await import_bundle(workspace.resources, self.author, bundle, on_conflict=on_conflict, dry_run=False)
+
+    async def export(self, uri: ResourceUri, *, deps: bool = True, documents: bool = True) -> bytes:
+        """Returns an archive of a version, with those that it is locked to, and with the documents of its collections."""
+        collections = SavedCollections(self.workspace).save if documents else None
+        centre, tenant_id = self.workspace.resources, self.workspace.tenant_id
+        return await export_bundle(centre, tenant_id, uri, deps=deps, collections=collections)
 
     def _idle(self, kind: ResourceType, content: object) -> Warned:
         tools = self.workspace.runtime.tools.names(self.workspace.tenant_id)

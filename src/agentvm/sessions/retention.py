@@ -1,8 +1,8 @@
-"""Retention — deletes sessions and messages that are older than their tenant keeps them, in batches beside the turns.
+"""Retention — deletes sessions and messages that are older than their tenant keeps them, in batches in the background.
 
 Theory of operation. Each tenant has its own policy, and each run its own cutoff times. Content is deleted in small commits, so
 turns are stored in between, and a crash leaves complete turns and complete sessions. The store decides in each commit whether
-something is still due; busy sessions are known here, and left alone. A preview asks the same questions without the commits.
+an item is still due; busy sessions are known here, and left alone. A preview asks the same questions without the commits.
 """
 
 import functools
@@ -21,7 +21,7 @@ from agentvm.model.retention import Retention, RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime
-from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, SomePlaces, Weight
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionAddress, SessionAddressPage, Weight
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
 
@@ -39,7 +39,7 @@ UNSTORED_MS = 60_000
 
 
 class LoadedSessions:
-    """The sessions in memory: what the runtime knows and the store does not."""
+    """The sessions in memory, known to the runtime and not to the store."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -60,11 +60,11 @@ class LoadedSessions:
             await self._runtime.stop_agent(present)
 
     def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
-        self._runtime.tell(tenant_id, scope, data)
+        self._runtime.broadcast(tenant_id, scope, data)
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Drops the messages and events in memory of a session that has lost some of them."""
-        self._runtime.forget_told(tenant_id, session_id)
+        self._runtime.forget_delivered(tenant_id, session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Run:
         await anyio.sleep(PAUSE_SECONDS)
 
     async def _drop(self, marked: Sequence[Session], weights: Mapping[SessionId, Weight]) -> bool:
-        """Ends sessions that were marked; tells whether there were any."""
+        """Ends sessions that were marked; returns whether there were any."""
         # A session that came into use while it was marked is kept.
         used = {session.session_id for session in marked if self._busy(session)}
         if used:
@@ -215,7 +215,7 @@ class _Run:
 
     async def _empty(self, session: Session, weight: Weight) -> None:
         before = self.done
-        await self._drop_turns(SessionPlace(session.container_id, session.session_id), None)
+        await self._drop_turns(SessionAddress(session.container_id, session.session_id), None)
         if self._busy(session):
             return
         self._loaded.forget(self._tenant_id, session.session_id)
@@ -238,7 +238,7 @@ class _Run:
                     self._note(place, dropped)
                     await anyio.sleep(PAUSE_SECONDS)
 
-    async def _drop_turns(self, place: SessionPlace, before: int | None) -> None:
+    async def _drop_turns(self, place: SessionAddress, before: int | None) -> None:
         for some in _batches(await self._store.old_turns(place, before)):
             if self._at_work(place):
                 return
@@ -251,18 +251,18 @@ class _Run:
             self._note(place, dropped)
             await anyio.sleep(PAUSE_SECONDS)
 
-    def _note(self, place: SessionPlace, dropped: Weight) -> None:
+    def _note(self, place: SessionAddress, dropped: Weight) -> None:
         self.done += _of(dropped)
         self._loaded.forget(self._tenant_id, place.session_id)
 
     def _busy(self, session: Session) -> bool:
         return self._loaded.busy(self._tenant_id, session.container_id, session.session_id)
 
-    def _at_work(self, place: SessionPlace) -> bool:
+    def _at_work(self, place: SessionAddress) -> bool:
         return self._loaded.busy(self._tenant_id, place.container_id, place.session_id)
 
-    def _tell(self, session: Session, told: EventData) -> None:
-        self._loaded.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), told)
+    def _tell(self, session: Session, event: EventData) -> None:
+        self._loaded.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), event)
 
 
 async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenerator[tuple[Expiring, ...]]:
@@ -274,17 +274,13 @@ async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenera
             after = sessions.next
 
 
-async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[SessionPlace]:
+async def _paged(read: Callable[[int], Awaitable[SessionAddressPage]]) -> AsyncGenerator[SessionAddress]:
     after: int | None = 0
     while after is not None:
         page = await read(after)
         for place in page.items:
             yield place
         after = page.next
-
-
-def _old_turns(store: RetentionStore, before: int) -> AsyncGenerator[SessionPlace]:
-    return _paged(functools.partial(store.with_old_turns, before, limit=PAGE_SESSIONS_MAX))
 
 
 def _batches(turns: Sequence[OldTurn]) -> Iterator[list[OldTurn]]:

@@ -1,4 +1,4 @@
-"""Seeding — a session that begins with a history which a client brings along: its messages, in the shapes of this server."""
+"""Seeding — creates a session with a history that a client sends, converted to messages of this server."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal

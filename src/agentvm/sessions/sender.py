@@ -141,17 +141,24 @@ class MessageSender:
         )
 
     async def rewrite(
-        self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
+        self,
+        agent: Agent,
+        choose: Choose,
+        size: int,
+        client_key: str | None,
+        make_way: Callable[[], Awaitable[None]],
+        options: TurnOptions | None = None,
     ) -> SentMessage:
         """Rewinds a part of the history and sends a message of at most that size instead."""
         check_of_people(agent.session_id)
+        check_options(agent.image.definition, options)
+        principal = self.workspace.principal
+        asking = Incoming("", client_key, principal.user_id, principal.key_id, options=options)
         async with sending(agent, client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
             await make_way()
-            rewound, accepted = await self._within_quotas(
-                agent, size, partial(agent.rewrite, choose, client_key, self.workspace.user_id, self.workspace.principal.key_id)
-            )
+            rewound, accepted = await self._within_quotas(agent, size, partial(agent.rewrite, choose, asking))
         if accepted is None:
             raise ValueError("a rewrite without a message")
         return SentMessage(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)

@@ -1,6 +1,6 @@
 """Session file library — one principal's access to the files of sessions: list, read, write, delete, archive.
 
-A write goes through the journal like everything that happens in a session: it is stored, then those who watch are told.
+A write goes through the journal like every event of a session: it is stored, then sent to subscribers.
 """
 
 import zipfile

@@ -1,7 +1,7 @@
-"""Spool — what comes in, checked and put aside on the disk until all of it is known to be good.
+"""Spool — validated records of an import, kept on the disk until all of the import is validated.
 
-A whole account does not fit in memory, and the database's one writer must not wait for archives to be unpacked. So what was
-checked is written to a file of our own. It is written by the process that reads an import, and read by the server
+A whole account does not fit in memory, and the database's one writer must not wait for archives to be unpacked. So the checked
+records are written to a file of our own. It is written by the process that reads an import, and read by the server
 (`agentvm.sessions.staged`), which trusts neither: each record is a kind, a length and JSON, within `agentvm.sessions.bounds`.
 """
 
@@ -67,7 +67,7 @@ class Heads:
 
 
 class Spool:
-    """Takes an image, then its sessions, each with what was said in it. `Unfit` for what does not hold together."""
+    """Accepts an image, then its sessions, each with its messages. `Unfit` for records that do not fit together."""
 
     def __init__(self, file: BinaryIO | None = None) -> None:
         self.file: BinaryIO = tempfile.TemporaryFile() if file is None else file
@@ -139,7 +139,7 @@ class Spool:
         self.counts = msgspec.structs.replace(self.counts, messages=self.counts.messages + 1)
 
     def add_attachment(self, digest: str, upload: Upload, read: Callable[[str], bytes]) -> None:
-        """Before the message that refers to it. What has come before is not read again."""
+        """Before the message that refers to it. Earlier records are not read again."""
         where = "" if self._session is None else self._session.container_id
         if (where, digest) in self._attached:
             return

@@ -1,7 +1,7 @@
-"""Staged — what lies on a spool, as the server reads it: a record at a time, within bounds, whoever wrote it.
+"""Staged — reads the records of a spool one at a time, within bounds, without trusting their writer.
 
-The spool was written by a process that had an untrusted archive in its hands. So nothing of it is believed: lengths, counts,
-ids and digests are checked here again, and what is more than the bounds allow is never built.
+The spool was written by a process that had an untrusted archive in its hands. So none of it is trusted: lengths, counts, ids
+and digests are checked here again, and values beyond the bounds are never built.
 """
 
 import os
@@ -41,7 +41,7 @@ from agentvm.sessions.spool import (
     SpooledFile,
 )
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, SessionContent
 
 BATCH_MAX = 256
 """Messages and turns in one batch."""
@@ -101,14 +101,14 @@ class _Batch:
     def is_full(self) -> bool:
         return len(self.messages) + len(self.turns) >= BATCH_MAX or self.size >= BATCH_MAX_BYTES
 
-    def take(self) -> Iterator[Said]:
+    def take(self) -> Iterator[SessionContent]:
         if self.messages or self.turns:
-            yield Said(tuple(self.messages), tuple(self.turns))
+            yield SessionContent(tuple(self.messages), tuple(self.turns))
         self.messages, self.turns, self.size = [], [], 0
 
 
 def damaged(why: str) -> ArchiveInvalid:
-    return ArchiveInvalid(f"The import is refused, and nothing was written: what was read of it does not hold together: {why}")
+    return ArchiveInvalid(f"The import is refused, and nothing was written: its records are inconsistent: {why}")
 
 
 class Staged:
@@ -239,11 +239,11 @@ class Staged:
                 batch.size += head.size
         yield from batch.take()
 
-    def _begun(self, session: Session, placement: Placement, known: int) -> Carried:
+    def _begun(self, session: Session, placement: Placement, existing: int) -> Carried:
         placed = placement.session(session)
         if session.session_id not in placement.known:
             return placed
-        last = self.message_id(session.session_id, known)
+        last = self.message_id(session.session_id, existing)
         return Continued(placed, None if last is None else MessageId(last))
 
     def _attached(self, container_id: ContainerId, message: Message, attachments: set[tuple[str, str]]) -> Iterator[Attached]:
@@ -256,15 +256,15 @@ class Staged:
             attachments |= {("", digest), (container_id, digest)}
             yield Attached(digest, file.size, Upload(media_type=file.media_type, name=file.name), body)
 
-    def _changed(self, head: _Head, old: set[str | None], given: set[tuple[str, str]]) -> Iterator[ChangedFile]:
+    def _changed(self, head: _Head, old: set[str | None], placed: set[tuple[str, str]]) -> Iterator[ChangedFile]:
         """Yields a change of a file, unless the message that it came with is here already."""
         file = line.check_file(_changes.decode(self._body(head)))
         if file.after in old:
             return
         change = record_from(FileChange, file, digest=file.blob)
         body = None
-        if file.blob is not None and ("", file.blob) not in given:
-            given.add(("", file.blob))
+        if file.blob is not None and ("", file.blob) not in placed:
+            placed.add(("", file.blob))
             body = self._bytes_of(file.blob, file.size)
         yield ChangedFile(FileDelta(message_id=file.after, changes=(change,), at=file.at), body)
 
@@ -307,6 +307,9 @@ class Staged:
             raise line.Unfit("an image is there twice, or there are too many")
         if snapshot_of(image.definition)[0] != image.digest:
             raise line.Unfit("the digest of an image is not that of its definition")
+        if image.config.api_key is not None:
+            # It would be stored as it is; keys are sealed when an image is built.
+            raise line.Unfit("the config of an image has an apiKey, which no archive has")
         self.images[image.image_id] = StagedImage(image.container_id, image.session_id)
 
     def _add_session(self, session: Session, at: int) -> StagedSession:

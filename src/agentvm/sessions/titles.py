@@ -1,4 +1,4 @@
-"""Titles — gives a session without a title one after its first exchange.
+"""Titles — sets the title of a session without one after its first exchange.
 
 Theory of operation. An effector puts ended turns into a bounded queue, and one task takes them from there, so no turn waits
 for a title and none fails because of one. Only the first turn of a session leads to a title. With `first-words` that costs
@@ -20,7 +20,8 @@ from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, SessionId, TenantId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.sessions.background_call import BackgroundCalls, SessionWork, Tell
+from agentvm.model.session import UNSTORED
+from agentvm.sessions.background_call import BackgroundCalls, PublishEvent, SessionWork
 from agentvm.sessions.wording import first_words, tidy
 from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits
@@ -71,25 +72,25 @@ class Titles:
         self._queue[work.key] = work
         self._heard.set()
 
-    async def run(self, tell: Tell) -> None:
-        """Gives titles until cancelled, and tells of them."""
+    async def run(self, publish: PublishEvent) -> None:
+        """Sets titles until cancelled, and sends their events."""
         while True:
             await self._heard.wait()
             self._heard = anyio.Event()
             while self._queue:
                 key, work = next(iter(self._queue.items()))
                 try:
-                    await work.run(self._try, tell, "title_crashed")
+                    await work.run(self._try, publish, "title_crashed")
                 finally:
                     del self._queue[key]
 
-    async def _try(self, turn: SessionWork, tell: Tell) -> None:
+    async def _try(self, turn: SessionWork, publish: PublishEvent) -> None:
         try:
-            await self._give(turn, tell)
+            await self._give(turn, publish)
         except AgentVMError as error:
             logger.warning("title_not_given", session_id=turn.session_id, code=error.code, error=str(error))
 
-    async def _give(self, turn: SessionWork, tell: Tell) -> None:
+    async def _give(self, turn: SessionWork, publish: PublishEvent) -> None:
         sessions = self._store.tenant(turn.tenant_id).sessions((turn.container_id,))
         listed = await sessions.get(turn.session_id)
         messages: Sequence[Message] = ()
@@ -103,12 +104,12 @@ class Titles:
         title = await self._title(turn, messages)
         named = None if title is None else await sessions.name(turn.session_id, title, self._clock())
         if named is not None:
-            tell(turn.tenant_id, turn.scope, SessionTitleUpdated.of(named))
+            publish(turn.tenant_id, turn.scope, SessionTitleUpdated.of(named))
 
     async def _title(self, turn: SessionWork, messages: Sequence[Message]) -> str | None:
         question, answered = _exchange(messages)
         plain = first_words(question)
-        if self._by(turn.tenant_id) != "model" or not answered:
+        if self._by(turn.tenant_id) != "model" or not answered or await self._is_unstored(turn):
             return plain
         try:
             with anyio.move_on_after(CALL_TIMEOUT_SECONDS):
@@ -118,12 +119,17 @@ class Titles:
             logger.info("title_by_first_words", session_id=turn.session_id, code=error.code)
         return plain
 
-    async def _ask(self, turn: SessionWork, asked: str, answered: str) -> str | None:
+    async def _is_unstored(self, turn: SessionWork) -> bool:
+        """Whether the session will be deleted soon, so that a title is not worth a model call."""
+        aliases = self._store.tenant(turn.tenant_id).container(turn.container_id).aliases
+        return bool(await aliases.of_session(UNSTORED, turn.session_id))
+
+    async def _ask(self, turn: SessionWork, question: str, answered: str) -> str | None:
         image = await self._store.tenant(turn.tenant_id).container(turn.container_id).get_image(turn.image_id)
         if image is None:
             return None
         owner = await self._calls.owner(turn, f"title_{turn.session_id}")
-        text = f"User: {asked[:READ_CHARACTERS]}\n\nAssistant: {answered[:READ_CHARACTERS]}"
+        text = f"User: {question[:READ_CHARACTERS]}\n\nAssistant: {answered[:READ_CHARACTERS]}"
 
         def write(chosen: Chosen) -> Prompt:
             return Prompt(

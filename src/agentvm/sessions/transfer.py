@@ -13,9 +13,9 @@ from agentvm.errors import (
     ContainerForbidden,
     ContainerNotFound,
     InvalidInput,
-    NotFound,
     PermissionDenied,
     SessionNotFound,
+    not_found,
 )
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
@@ -68,14 +68,14 @@ class SessionExport:
         return [Selection(container_id) for container_id in containers if container_id in bound]
 
     async def _containers_of(self, name: str) -> frozenset[ContainerId]:
-        """A user may export what is theirs; that of others needs the permission to manage users."""
+        """Users may export their own containers; those of others need the permission to manage users."""
         principal, users = self._workspace.principal, self._workspace.accounts.users
         user = await users.get(UserId(name)) or await users.find(name)
         if user is None or user.user_id != principal.user_id:
             if not (principal.may("tenants:admin") or principal.may("system:admin")):
                 raise PermissionDenied("tenants:admin")
             if user is None:
-                raise NotFound("There is no such user")
+                raise not_found("User", name)
         return frozenset(await users.bound(user.user_id))
 
     def content(self, selected: list[Selection], form: ExportFormat) -> AsyncIterator[bytes]:
@@ -159,7 +159,7 @@ class SessionImport:
             # Sessions that were here already may have got messages.
             workspace.runtime.histories.forget_all()
             for scope, event in await arrivals(staged, placement):
-                workspace.runtime.tell(tenant_id, scope, event)
+                workspace.runtime.broadcast(tenant_id, scope, event)
         return summary
 
     def _importer(self) -> Importer:

@@ -18,7 +18,7 @@ from agentvm.storage.sql.store import Store
 logger = get_logger(__name__)
 
 DELAY_SECONDS = 1.0
-"""Time from a turn or a rewind to the merge of the index, for all that ended meanwhile."""
+"""Time from a turn or a rewind to the merge of the index, for all that ended in the meantime."""
 PAUSE_SECONDS = 0.02
 """Pause between two steps, so that turns are stored in between."""
 PURGED_SESSIONS_MAX = 100

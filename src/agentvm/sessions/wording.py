@@ -1,4 +1,4 @@
-"""Wording — a title from the first words of a message, cut at the end of a sentence or a word."""
+"""Wording — a title from the first words of a message, truncated at the end of a sentence or a word."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ import unicodedata
 TITLE_MAX_COLUMNS = 48
 """Columns of a title; a Chinese character takes two."""
 TITLE_MIN_COLUMNS = 16
-"""A shorter title goes on beyond the end of a sentence."""
+"""A shorter title continues beyond the end of a sentence."""
 
 _ENDS = frozenset(".!?。！？；;…")
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)

@@ -10,6 +10,7 @@ from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput, Sess
 from agentvm.events.base import EventData, EventScope
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId, check_container_id
 from agentvm.model.image import Image
+from agentvm.model.node import TurnScope
 from agentvm.model.principal import Principal
 from agentvm.model.session import Session
 from agentvm.resources.centre import ResourceCentre
@@ -109,17 +110,29 @@ class Workspace:
         return session
 
     async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
-        """Refuses with `QuotaExceeded` when there may not be so many more; counts only if there is a limit."""
+        """Refuses with `QuotaExceeded` when there may not be this many more; counts only if there is a limit."""
         await self.tenancy.quotas.check(self.tenant_id, self.user_id, metric, count, adding)
 
     async def check_storage(self, size: int) -> None:
-        """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
+        """Refuses with `QuotaExceeded` when this many more bytes may not be stored."""
         await self.tenancy.admit_bytes(self.tenant_id, self.user_id, size)
 
     async def free_storage(self, size: int) -> None:
-        """Takes so many bytes off the count, because they were deleted or not stored after all."""
+        """Takes this many bytes off the count, because they were deleted or not stored after all."""
         await self.tenancy.quotas.count(self.tenant_id, self.user_id, "storage_bytes", -size)
+
+    async def stop_elsewhere(
+        self,
+        *,
+        container_id: ContainerId | None = None,
+        image_id: ImageId | None = None,
+        session_id: SessionId | None = None,
+    ) -> None:
+        """Stops these turns on the other nodes of a cluster; `NodeSilent` if some go on."""
+        containers = None if container_id is None else (container_id,)
+        scope = TurnScope(tenant_id=self.tenant_id, container_ids=containers, image_id=image_id, session_id=session_id)
+        await self.runtime.stop_elsewhere(scope)
 
     def announce(self, container_id: ContainerId, image_id: ImageId | None, event: EventData) -> None:
         """Sends the event to every connection that works with the container."""
-        self.runtime.tell(self.tenant_id, EventScope(container_id=container_id, image_id=image_id), event)
+        self.runtime.broadcast(self.tenant_id, EventScope(container_id=container_id, image_id=image_id), event)

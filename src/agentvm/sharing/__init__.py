@@ -1,1 +1,1 @@
-"""Sharing — how tenants share one process: bytes of memory, and turns at a queue."""
+"""Sharing — how tenants share one process: bytes of memory, turns at a queue, and child processes."""

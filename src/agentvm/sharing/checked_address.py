@@ -1,11 +1,9 @@
 """Checked address — the addresses of a host, every one of them allowed, for the one who connects to exactly these.
 
-A second answer of the name server is never used, so it does not matter what it would have said.
+A second answer of the name server is never used, so it cannot differ.
 """
 
-import socket
 from collections.abc import Awaitable, Callable
-from ipaddress import ip_address
 
 import anyio
 
@@ -20,13 +18,6 @@ ADDRESSES_MAX = 4
 
 Resolve = Callable[[str, int], Awaitable[tuple[IpAddress, ...]]]
 """Returns the addresses of a name, in the order of preference; raises `OSError`."""
-
-
-async def resolve_host(name: str, port: int) -> tuple[IpAddress, ...]:
-    """Asks the name server of this machine."""
-    answers = await anyio.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    # An address with a zone is of this machine's own links; as text it keeps the zone, and is refused for it.
-    return tuple(dict.fromkeys(ip_address(address[0]) for *_, address in answers))
 
 
 async def checked_addresses(name: str, port: int, rules: AddressRules, resolve: Resolve) -> tuple[IpAddress, ...]:

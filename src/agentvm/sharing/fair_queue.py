@@ -2,7 +2,7 @@
 
 Theory of operation. Each tenant has a queue of its own. The next item is that of the tenant that was served longest ago, so a
 tenant with one item never waits behind more than one item of each other tenant, however many those have. There are no weights.
-Bounds in all and per tenant keep the queue small; an item beyond them is refused, and its owner decides what to do.
+Bounds in all and per tenant keep the queue small; an item beyond them is refused, and its owner decides how to continue.
 
 Not safe for threads by itself: a caller with several threads holds a lock of its own.
 """

@@ -1,7 +1,7 @@
 """AttachmentStore — the files that were uploaded to one container, and the bytes of each.
 
-The bytes are stored once per digest, whoever has them. They are read only through the attachment of a container, each time.
-Conformance: `tests.conformance.attachments`.
+The bytes are stored once per digest, for all containers together. They are read only through the attachment of a container,
+each time. Conformance: `tests.conformance.attachments`.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
-"""Store — the records of the database's interface to the rest of AgentVM.
+"""Store — the records of the database's interface.
 
-A repository is obtained *for a scope*: `store.tenant(t)` sees one tenant, `store.tenant(t).container(c)` one container
-of it. There is no other way in, so a query that forgets whose data it touches cannot be written.
+A repository is obtained *for a scope*: `store.tenant(t)` sees one tenant, `store.tenant(t).container(c)` one container of it.
+There is no other way in, so a query that forgets whose data it touches cannot be written.
 
-Every write is durable when its call returns (committed, synced); writes that wait together share one commit.
-An append never reads or rewrites what is already there. A failed write raises `StoreFailed` and leaves nothing behind.
-Conformance: `tests.conformance.store`.
+Every write is durable when its call returns (committed, synced); writes that wait together share one commit. An append never
+reads or rewrites existing rows. A failed write raises `StoreFailed` and leaves nothing behind. Conformance:
+`tests.conformance.store`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId, TurnId
-from agentvm.model.ledger import AskedCall, LedgerEntry
+from agentvm.model.ledger import LedgerEntry, SentCall
 from agentvm.model.message import Message, is_foreign
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.program import ProgramChange
@@ -38,7 +38,7 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Rewinding:
-    """A rewind: takes messages out of the history. They are kept, and can be read by those who ask for them."""
+    """A rewind: takes messages out of the history. They are kept, and can be read on request."""
 
     rewind_id: RewindId
     message_ids: Sequence[MessageId]
@@ -50,8 +50,8 @@ class Recalled:
     """The context of a model call: the newest summary of a session and the messages that it does not cover, in stored order.
 
     All of it is one state of the session. `running` are the turns that have not ended. `truncated` when there are messages
-    beyond those that the reading allowed. `refused` is what providers do not take of it. `plain` when it is known that nothing
-    in it is a file or a stranger's text: then nobody has to look for either.
+    beyond those that the reading allowed. `refused` are the parts that providers do not accept. `plain` when it is known that
+    nothing in it is a file or untrusted text: then no caller has to look for either.
     """
 
     summary: Summary | None = None
@@ -63,7 +63,7 @@ class Recalled:
 
 
 def is_tainted(recalled: Recalled, last: MessageId | None = None) -> bool:
-    """Tells whether strangers' text is in the summary, or in the messages up to and including `last`."""
+    """Returns whether untrusted text is in the summary, or in the messages up to and including `last`."""
     if recalled.summary is not None and recalled.summary.tainted:
         return True
     for message in recalled.messages:
@@ -79,7 +79,7 @@ class ReadingLimits:
     """How much of a session is read into memory. A message that does not fit is never read, nor is one beyond it.
 
     Messages from `current` on, which the running turn answers, may have `current_bytes` in all; with the older ones before
-    them `max_bytes`. Without `newest` the oldest messages come first, for those who sum them up.
+    them `max_bytes`. Without `newest` the oldest messages come first, for summaries.
     """
 
     max_bytes: int
@@ -87,7 +87,7 @@ class ReadingLimits:
     current_bytes: int = 0
     newest: bool = True
     summary: bool = True
-    """Whether the newest summary stands for what it covers; else what was said is read in its place."""
+    """Whether the newest summary replaces the messages it covers; otherwise these are read."""
 
 
 WHOLE = ReadingLimits(max_bytes=2**62)
@@ -96,10 +96,11 @@ WHOLE = ReadingLimits(max_bytes=2**62)
 class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """The additions of one commit to one session: messages, turns, a complete part of the log, and their cost.
 
-    What `rewind` takes back goes before the messages come. Without any of the other members but
-    calls no row of the session or of its image changes, and a session that is gone is reported all the same.
+    The messages of `rewind` are removed before new ones are added. Without any of the other members but calls no row of the
+    session or of its image changes, and a session that is gone is reported anyway.
 
-    `ledger` is entered under the tenant of the write, whatever an entry says; an entry whose key is there is left alone.
+    `ledger` is entered for the tenant of the write, regardless of the tenant in an entry; an entry with an existing key is
+    ignored.
     """
 
     tenant_id: TenantId
@@ -110,7 +111,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
     ledger: Sequence[LedgerEntry] = ()
-    asked: Sequence[AskedCall] = ()
+    asked: Sequence[SentCall] = ()
     """Calls that are about to be made."""
     answered: Sequence[str] = ()
     """Keys of calls that were asked and need not be remembered any more."""
@@ -129,7 +130,7 @@ class SessionWrite(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of schedules and triggers that begin with a turn of this commit."""
 
     notices: Sequence[Notice] = ()
-    """The events among them that webhooks are told of; none for a tenant without webhooks."""
+    """The events among them that webhooks receive; none for a tenant without webhooks."""
 
     @property
     def changes_no_session(self) -> bool:

@@ -20,7 +20,7 @@ from agentvm.storage.attachments import Upload
 class ExportedHistory:
     """One moment of a session: its turns that have ended, those that have not, and how far its messages went.
 
-    `rewound` is the number of what was taken back last: what is taken back later was still there.
+    `rewound` is the number of the last rewind: messages of later rewinds were still present.
     """
 
     turns: tuple[Turn, ...]
@@ -38,7 +38,7 @@ class MessagePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SessionContent:
     """Messages and turns of the session that came last before it."""
 
     messages: tuple[Message, ...] = ()
@@ -72,7 +72,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A session that the tenant has already. It stays as it is; what is said behind it is added after `last`.
+    """A session that the tenant has already. It is not changed; newer messages are added after `last`.
 
     `last` is its last message, None if it has none.
     """
@@ -83,7 +83,7 @@ class Continued:
 
 ContainerItem = ContainerMemory | Schedule | Trigger
 """An item that a container has besides images and sessions."""
-Carried = Image | Present | Session | Continued | Said | Attached | ChangedFile | ContainerItem
+Carried = Image | Present | Session | Continued | SessionContent | Attached | ChangedFile | ContainerItem
 """The items of an import, in order: an image, then its sessions, each with attachments before its messages and files behind.
 
 Memories, schedules and triggers come last.
@@ -91,7 +91,7 @@ Memories, schedules and triggers come last.
 
 
 @dataclass(frozen=True, slots=True)
-class SessionHere:
+class ExistingSession:
     """A session that the tenant has."""
 
     container_id: ContainerId

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from agentvm.errors import ConfigInvalid
 from agentvm.storage.base import CopiedTable
-from agentvm.storage.engines.sqlite.backup import SERVER_KEY, BackupManifest, Made, Progress, make_backup
+from agentvm.storage.engines.sqlite.backup import SERVER_KEY, BackupManifest, BackupResult, Progress, make_backup
 from agentvm.storage.engines.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.storage.engines.sqlite.opening import open_store
-from agentvm.storage.engines.sqlite.private import open_to_others
+from agentvm.storage.engines.sqlite.private import is_open_to_others
 from agentvm.storage.engines.sqlite.reading import ReadStore, read_data_dir, read_file
 from agentvm.storage.engines.sqlite.restore import Restored, check_backup, restore_backup
 from agentvm.storage.sql.nodes import NodeStore
@@ -21,17 +21,17 @@ __all__ = [
     "DATABASE",
     "SERVER_KEY",
     "BackupManifest",
-    "Made",
+    "BackupResult",
     "ReadStore",
     "Restored",
     "check_backup",
     "copy_to_postgres",
+    "is_open_to_others",
     "lock_data_dir",
     "make_backup",
     "open_postgres",
     "open_shared",
     "open_store",
-    "open_to_others",
     "read_data_dir",
     "read_file",
     "restore_backup",

@@ -1,8 +1,8 @@
 """Erasing — the data of a deleted user, container or tenant: counted before, then erased in small commits.
 
-A deletion is one short commit: from then on nobody finds the thing, and nothing can be added to it. That commit also notes an
-erasure, which lasts until nothing of the thing is left, neither as rows nor as traces in the files of the database. Whoever
-runs the server advances what is pending, after a restart too. The ledger and the audit log stay; in the ledger the names of
+A deletion is one short commit: from then on the item cannot be found, and nothing can be added to it. That commit also notes
+an erasure, which lasts until nothing of the thing is left, neither as rows nor as traces in the files of the database. The
+server advances pending erasures, also after a restart. The ledger and the audit log stay; in the ledger the names of
 containers that were erased are replaced. Conformance: `tests.conformance.erasing`.
 """
 

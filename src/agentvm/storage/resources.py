@@ -1,8 +1,8 @@
 """Resources — the interface of the database for prompts, tools, sandboxes, agents, knowledge and skills.
 
-`store.resources(tenant_id)` is one tenant's view: its own resources, and those that others have made public. It writes only its
-own. What is neither its own nor public is not there, except through a lock: whatever a version that can be seen, or an image of
-the tenant, was locked to stays readable by it, also when its owner has hidden or deleted it since. Conformance:
+`store.resources(tenant_id)` is one tenant's view: its own resources, and those that others have made public. It writes only
+its own. A resource that is neither its own nor public does not exist for it, except through a lock: everything that a visible
+version or an image of the tenant is locked to stays readable, even if its owner has hidden or deleted it since. Conformance:
 `tests.conformance.resources`.
 """
 
@@ -30,7 +30,7 @@ class NewDependency:
 class Publication:
     """A version to be stored, and with it the resource if there is none of this name yet.
 
-    `description`, `tags`, `visibility` and `deprecated` are of the resource: None leaves what is there.
+    `description`, `tags`, `visibility` and `deprecated` are of the resource: None leaves them unchanged.
     """
 
     resource_id: ResourceId
@@ -85,7 +85,7 @@ class VersionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """An edge of a closure: what a version's URI was locked to."""
+    """An edge of a closure: a version's URI and the version it was locked to."""
 
     alias: str
     uri: str
@@ -108,7 +108,8 @@ class Search:
     """A search for resources; every field that is given narrows it."""
 
     text: str | None = None
-    """Words, each of which must be there, or one that begins with it. Spaces are no text; what has no word finds nothing."""
+    """Words, each of which must be there, or one that begins with it. Spaces are no text; a text without words finds nothing.
+    """
     type: ResourceType | None = None
     tag: str | None = None
     owner: str | None = None

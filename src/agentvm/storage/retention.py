@@ -1,7 +1,7 @@
 """RetentionStore — finds and deletes expired data of one tenant in small commits.
 
-What is found is looked at again in the commit that drops it: a session in which something was said meanwhile stays, and so
-does one with a turn that has no end. The ledger stays whatever goes. Conformance: `tests.conformance.retention`.
+Each item is checked again in the commit that deletes it: a session with newer messages stays, and so does one with an
+unfinished turn. The ledger is always kept. Conformance: `tests.conformance.retention`.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class OldTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionPlace:
+class SessionAddress:
     """The address of a session."""
 
     container_id: ContainerId
@@ -51,7 +51,7 @@ class SessionPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class ExpiringPage:
     """A part of a list; `next` is where the following begins, None at the end."""
 
     items: tuple[Expiring, ...]
@@ -59,6 +59,6 @@ class Some:
 
 
 @dataclass(frozen=True, slots=True)
-class SomePlaces:
-    items: tuple[SessionPlace, ...]
+class SessionAddressPage:
+    items: tuple[SessionAddress, ...]
     next: int | None

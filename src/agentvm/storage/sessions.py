@@ -1,18 +1,20 @@
 """SessionStore — the sessions of some containers of one tenant: listed, kept, read and searched.
 
-Obtained by `store.tenant(t).sessions(containers)`. Whatever is asked of it, sessions of other containers are not there, and
-neither are deleted ones, but for `restore` and lists that ask for them. Conformance: `tests.conformance.sessions`.
+Obtained by `store.tenant(t).sessions(containers)`. Sessions of other containers do not exist for it, and neither do deleted
+ones, except for `restore` and lists that request them. Conformance: `tests.conformance.sessions`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
-from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
+from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId, TurnId
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn, TurnOutcome
 
 Role = Literal["user", "assistant", "tool"]
+TurnStatus = TurnOutcome | Literal["running", "parked"]
 Order = Literal["oldest", "newest"]
 
 PAGE_BYTES = 8 * 1024 * 1024
@@ -21,7 +23,7 @@ PAGE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SessionReader:
-    """A reader of sessions: a user, or nobody in particular; on all devices, or on one of them."""
+    """A reader of sessions: a user, or the anonymous one; on all devices, or on one of them."""
 
     user: str = ""
     device: str = ""
@@ -54,7 +56,7 @@ class SessionQuery:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A session as its reader sees it. `unread` are answers and errors beyond what they have read, at most 1,000.
+    """A session as its reader sees it. `unread` are answers and errors that they have not read, at most 1,000.
 
     `cursor` is the place of the last message.
     """
@@ -91,7 +93,7 @@ class MessageQuery:
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """`next` is the cursor to go on in the same order; None at the end. `previous` to go on the other way.
+    """`next` is the cursor to continue in the same order; None at the end. `previous` to continue the other way.
 
     `cut` when it has fewer messages than it might, because of their size; without any of them there is no cursor.
     """
@@ -125,7 +127,7 @@ class MessageSearch:
 class Found:
     """A message that was found. `position` is its number in the session, from 0; `snippet` is HTML with `<mark>`.
 
-    `before` and `after` are the beginnings of what was said just before and after it.
+    `before` and `after` are the beginnings of the messages before and after it.
     """
 
     session: Session
@@ -173,14 +175,22 @@ class TurnQuery:
     since: int | None = None
     """Accepted then or later."""
     until: int | None = None
-    outcome: TurnOutcome | Literal["running", "parked"] | None = None
+    outcome: TurnStatus | None = None
+    image_id: ImageId | None = None
+    changed_since: int | None = None
+    """Ended then or later; or accepted, if they have not ended."""
     order: Literal["newest", "slowest"] = "newest"
     now: int = 0
     after: str | None = None
     limit: int = 100
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPage:
     items: tuple[Turn, ...]
     next: str | None
+    total: int | None = None
+    """All that the query finds, if it counts them; of very many at least so many."""
+    nodes: Mapping[TurnId, int] = field(default_factory=dict)
+    """The nodes of a cluster that run those of the turns that run."""

@@ -3,7 +3,7 @@
 A key is shown once, to its creator, and cannot be read again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from agentvm.errors import (
     NotFound,
     PermissionDenied,
     Unauthenticated,
+    not_found,
 )
 from agentvm.log import get_logger
 from agentvm.model.account import ApiKey, BrowserSession, Tenant, User, UserRole
@@ -43,7 +44,7 @@ FROM_ENVIRONMENT = "AVM_ADMIN_KEY"
 """`created_by` of the key that the operator configured; there is one at a time."""
 FROM_BOOTSTRAP = "first start"
 FROM_PROVIDER = "identity provider"
-"""`created_by` of the keys that stand for people who sign in at the identity provider."""
+"""`created_by` of the keys of users who sign in with the identity provider."""
 FROM_DATA_DIR = "data directory"
 
 _OPERATORS = {"system:admin", "keys:admin"}
@@ -104,25 +105,34 @@ class Access(Authentication):
             raise InvalidInput(f"graceSeconds must be 0 to {MAX_GRACE_SECONDS}, not {grace_seconds}")
         now = self._clock()
         old = await self._store.accounts(tenant_id).keys.get(key_id)
-        if old is None or old.revoked_at is not None or (old.expires_at is not None and old.expires_at <= now):
-            raise NotFound("There is no valid key with this id")
+        if old is None or not old.is_valid(now):
+            raise not_found("Valid key", key_id)
         if key_id == granter.key_id:
             # Its holder has all of its rights already, including those that the user's role does not let them use.
             granter = replace(granter, permissions=granter.permissions | set(old.permissions))
         template = replace(old, created_by=granter.actor, created_at=now, last_used_at=None)
-        rotated = await self._make(template, granter)
-        if grace_seconds == 0:
-            await self.revoke(tenant_id, key_id)
+        key, digest, text = await self._prepare(template, granter)
+        ends_at = None if grace_seconds == 0 else now + grace_seconds * 1000
+        # In one commit: of two who rotate a key at once, one gets the new one.
+        if not await self._store.accounts(tenant_id).keys.rotate(key_id, key, digest, now=now, ends_at=ends_at):
+            raise not_found("Valid key", key_id)
+        if ends_at is None:
+            self.end(tenant_id, of_key(key_id))
         else:
-            ends = now + grace_seconds * 1000
-            await self._store.accounts(tenant_id).keys.expire(key_id, ends)
-            self.end_later(tenant_id, key_id, ends)
-        return rotated
+            self.end_later(tenant_id, key_id, ends_at)
+        return key, text
 
     async def revoke(self, tenant_id: TenantId, key_id: KeyId) -> bool:
         """Revokes the key and closes its sockets; False when there is no such key. `Conflict` for the operator's last key."""
-        await self._spare_last(tenant_id, key_id)
-        revoked = await self._store.accounts(tenant_id).keys.revoke(key_id, self._clock())
+        now = self._clock()
+
+        def check(stored: Sequence[ApiKey]) -> None:
+            if [key.key_id for key in stored if _is_operator(key, now)] == [key_id]:
+                raise Conflict("This is the operator's last key; create another before you revoke it: avm key create")
+
+        # Asked in the same commit: otherwise two operators could revoke each other's keys at once, and lock both out.
+        spared = check if tenant_id == DEFAULT_TENANT else None
+        revoked = await self._store.accounts(tenant_id).keys.revoke(key_id, now, check=spared)
         if revoked:
             self.end(tenant_id, of_key(key_id))
         return revoked
@@ -137,7 +147,7 @@ class Access(Authentication):
         return session, cookie
 
     async def vouch(self, user: User, provider: str, ends_at: int) -> Principal:
-        """Returns a user for whom the identity provider vouches, as the holder of a key that nobody knows.
+        """Returns a user that the identity provider vouches for, as the holder of a key that is not disclosed.
 
         The browser sessions of the user belong to that key. It ends when the provider has not vouched again by then.
         """
@@ -177,22 +187,6 @@ class Access(Authentication):
         self.end(principal.tenant_id, of_browser_session(session_id))
         return True
 
-    async def _spare_last(self, tenant_id: TenantId, key_id: KeyId) -> None:
-        """Revoking the last operator key would lock out everybody, the caller first."""
-        if tenant_id == DEFAULT_TENANT and await self._operators() == [key_id]:
-            raise Conflict("This is the operator's last key; create another before you revoke it: avm key create")
-
-    async def _operators(self) -> list[KeyId]:
-        """The keys in force that can make others and may do everything to all tenants."""
-        now = self._clock()
-        return [
-            key.key_id
-            for key in await self._store.accounts(DEFAULT_TENANT).keys.list()
-            if _OPERATORS <= set(key.permissions)
-            and (key.user_id, key.containers, key.revoked_at) == (None, None, None)
-            and (key.expires_at is None or key.expires_at > now)
-        ]
-
     async def bootstrap(self, admin_key: Secret | None) -> Secret | None:
         """Ensures that the tenant `default` and an operator key exist.
 
@@ -203,7 +197,10 @@ class Access(Authentication):
         if admin_key is not None:
             await self._install(admin_key)
             return None
-        return None if await self._operators() else await self.make_operator("first key", FROM_BOOTSTRAP)
+        now = self._clock()
+        if any(_is_operator(key, now) for key in await self._store.accounts(DEFAULT_TENANT).keys.list()):
+            return None
+        return await self.make_operator("first key", FROM_BOOTSTRAP)
 
     async def make_operator(self, name: str, created_by: str) -> Secret:
         """Creates another operator key, for a caller that has the data directory anyway."""
@@ -219,18 +216,23 @@ class Access(Authentication):
             await self._store.accounts(DEFAULT_TENANT).keys.revoke(key.key_id, self._clock())
 
     async def _make(self, template: ApiKey, granter: Principal) -> tuple[ApiKey, Secret]:
+        key, digest, text = await self._prepare(template, granter)
+        await self._store.accounts(key.tenant_id).keys.add(key, digest)
+        return key, text
+
+    async def _prepare(self, template: ApiKey, granter: Principal) -> tuple[ApiKey, bytes, Secret]:
+        """Returns a key that the granter may create, with its digest and its text; it is not stored yet."""
         tenant_id = template.tenant_id
         foreign = granter.tenant_id != tenant_id and not granter.may("system:admin")
         if foreign or await self._store.directory.get_tenant(tenant_id) is None:
-            raise NotFound("There is no such tenant")
+            raise not_found("Tenant", tenant_id)
         role = await self.check_manages(granter, template)
         permissions = check_permissions(template.permissions, granter)
         check_reach(await self._reach(template, granter), granter)
         key_id, text = keys.make_key(self._random_bits)
         expires_at = earlier(template.expires_at, granter.expires_at)
         key = replace(template, key_id=key_id, role=role, permissions=permissions, expires_at=expires_at)
-        await self._store.accounts(tenant_id).keys.add(key, keys.digest(self._pepper, text))
-        return key, text
+        return key, keys.digest(self._pepper, text), text
 
     async def check_manages(self, granter: Principal, key: ApiKey) -> UserRole | None:
         """Refuses a principal that may not issue, rotate or revoke this key; otherwise returns the role that the key would
@@ -280,7 +282,7 @@ class Access(Authentication):
             return key.containers
         user = await self._store.accounts(key.tenant_id).users.get(key.user_id)
         if user is None:
-            raise NotFound("There is no such user")
+            raise not_found("User", key.user_id)
         own = (granter.tenant_id, granter.user_id) == (key.tenant_id, key.user_id)
         return await self.bound(user, key.containers) if own or key.containers is None else key.containers
 
@@ -326,6 +328,11 @@ class Access(Authentication):
         )
         await self._store.accounts(DEFAULT_TENANT).keys.add(key, keys.digest(self._pepper, text))
         logger.info("operator_key_added", key_id=key_id, created_by=created_by)
+
+
+def _is_operator(key: ApiKey, now: int) -> bool:
+    """Whether a key of the tenant `default` is valid, can make others, and may do everything in all tenants."""
+    return _OPERATORS <= set(key.permissions) and key.user_id is None and key.containers is None and key.is_valid(now)
 
 
 def _owns(principal: Principal, key: ApiKey) -> bool:

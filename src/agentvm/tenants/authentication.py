@@ -1,9 +1,8 @@
 """Authentication — turns a credential into a `Principal`, and is the only place that does.
 
 A credential is an API key, the cookie of a browser session, a ticket for one WebSocket, or a token of the operator's identity
-provider. A caller that proves to
-hold a credential which was valid once is told why it is not any more. Every other caller gets the same answer for every fault;
-the reason goes into the log, with the id of the key and never with the credential.
+provider. A caller that proves to hold a credential which was valid once is told why it is not any more. Every other caller
+gets the same error for every reason; the reason is logged, with the id of the key and never with the credential.
 
 A valid credential is cached for half a minute, so that not every request asks the database: a change by another process is
 noticed after that time at the latest. Code that ends a right in this process calls `end`: the cache is cleared, and the server
@@ -335,7 +334,7 @@ class Authentication:
         return Verified(principal, name)
 
     async def user_of_claims(self, claims: "Claims") -> User | None:
-        """Returns the user whom a provider's claims name; None where there is no such tenant. A new user is added."""
+        """Returns the user that a provider's claims name; None where there is no such tenant. A new user is added."""
         tenant = await self._store.directory.find_tenant(claims.tenant)
         return None if tenant is None else await self._user_of(tenant.tenant_id, claims)
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import anyio
+
 from agentvm.errors import QuotaExceeded
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.account import METRICS, Quota, QuotaWindow
@@ -30,6 +32,8 @@ class Counter:
     warned: bool = False
     took: int = 0
     """Time for which the count is reused, because counting takes long."""
+    counted: anyio.Event | None = None
+    """Set when the count in the background has ended; None without one."""
     rest_ms: int = 0
     """Time of jobs in sandboxes that is not yet a whole second."""
     past: dict[int, int] = field(default_factory=dict)
@@ -263,7 +267,7 @@ def _ms(at: datetime) -> int:
 
 
 def release(reserved: Iterable[Counter]) -> None:
-    """Ends a reservation of `QuotaBook.reserve`: what was added is counted, or was not added."""
+    """Ends a reservation of `QuotaBook.reserve`: the added amount is counted by now, or was not added."""
     for counter in reserved:
         counter.held -= 1
 

@@ -1,4 +1,4 @@
-"""Book reader — reads the limits of a tenant, its wallet, and what the ledger knows of their use."""
+"""Book reader — reads the limits of a tenant, its wallet, and their use from the ledger."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ USERS_MAX = 10_000
 
 
 class BookReader:
-    """Reads books. In a cluster only what this node has used counts in them: the rest is in the parts of the others."""
+    """Reads books. In a cluster only the use by this node counts in them: the rest is in the parts of the others."""
 
     def __init__(self, store: "Store", clock: Clock, plans: Plans) -> None:
         self._store, self._clock, self._plans = store, clock, plans
@@ -40,7 +40,7 @@ class BookReader:
         return book
 
     async def open_purse(self, tenant_id: TenantId, book: QuotaBook) -> None:
-        """In a cluster: the part of a wallet that this node may spend, with what it has spent."""
+        """In a cluster: the part of a wallet that this node may spend, and the part that it has spent."""
         if not self._store.node_id or not book.wallet.prepaid:
             return
         quota = Quota(metric=WALLET, hard=book.wallet.credited)

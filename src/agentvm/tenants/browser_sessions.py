@@ -19,7 +19,7 @@ from agentvm.tenants.keys import RandomBits, random_text
 PREFIX = "avmbs_"
 IDLE_MS = 14 * 24 * 3600 * 1000
 KEPT_MS = 4 * IDLE_MS
-"""A session that has ended is kept so long, for its browser to be told why."""
+"""Time for which an ended session is kept, so that its browser can show the reason."""
 USER_AGENT_MAX = 200
 
 _SECRET_CHARACTERS = 43

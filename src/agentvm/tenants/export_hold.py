@@ -19,7 +19,7 @@ class ExportHold:
     """Reserves the measured size of an export, replaces it by the bytes sent, and releases the rest at the end.
 
     `counters` returns the limits that apply, newer ones included. An export that turns out larger than measured reserves more
-    as it goes on, and is cut off with `QuotaExceeded` at the limit.
+    as it continues, and is cut off with `QuotaExceeded` at the limit.
     """
 
     def __init__(self, clock: Clock, counters: Callable[[], list[Counter]], size: int) -> None:

@@ -31,7 +31,7 @@ FRESH_MS = 3_600_000
 STALE_MS = 24 * 3_600_000
 """Time for which cached keys are trusted while the provider cannot be reached."""
 RETRY_MS = 60_000
-"""Minimum time between two requests for the keys, whatever tokens come."""
+"""Minimum time between two requests for the keys, for any tokens."""
 REQUEST_TIMEOUT_SECONDS = 5.0
 DOCUMENT_MAX_BYTES = 1_048_576
 CLAIM_MAX = 200
@@ -61,7 +61,7 @@ class Claims(Record):
 
 
 class OidcIdentity(Record):
-    """A person for whom the provider vouches, by a token for this client. `claims` is None where the provider names no
+    """A person that the provider vouches for, by a token for this client. `claims` is None where the provider names no
     tenant."""
 
     subject: str

@@ -1,8 +1,8 @@
 """OIDC flow — signs a browser in at the operator's identity provider: authorization code with PKCE.
 
-All that the way back needs is sealed into a cookie, so that nobody can fill the server's memory by beginning. The cookie binds
-the way back to the browser that has begun; a state is good once and for ten minutes. The provider's answer is taken only with
-the nonce of the beginning in a token that it has signed.
+All that the way back needs is sealed into a cookie, so that clients cannot fill the server's memory by beginning. The cookie
+binds the way back to the browser that has begun; a state is good once and for ten minutes. The provider's answer is taken only
+with the nonce of the beginning in a token that it has signed.
 """
 
 import base64
@@ -69,7 +69,7 @@ class _Tokens(Record, rename=None):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A person whom the provider vouches for, and the page they come from."""
+    """A person that the provider vouches for, and the page they come from."""
 
     principal: Principal
     next: str
@@ -118,7 +118,7 @@ class OidcFlow:
         return f"{endpoints.authorization}{joint}{urllib.parse.urlencode(query)}", Secret(cookie)
 
     async def finish(self, cookie: str, fields: dict[str, str]) -> SignedIn | str:
-        """Returns the person who comes back from the provider, or the reason to refuse them as one word."""
+        """Returns the person that the provider has authenticated, or the code of the reason to refuse them."""
         begun = self._begun(cookie)
         now = self._clock()
         if begun is None or begun.expires_at <= now or not _is_same(begun.state, fields.get("state", "")):
@@ -196,12 +196,12 @@ class OidcFlow:
         return None if identity.claims is None else await self._access.user_of_claims(identity.claims)
 
 
-def _is_same(state: str, given: str) -> bool:
-    return hmac.compare_digest(state.encode(), given.encode(errors="replace"))
+def _is_same(state: str, other: str) -> bool:
+    return hmac.compare_digest(state.encode(), other.encode(errors="replace"))
 
 
 def own_page(page: str) -> str:
-    """Returns a path of this server to go on with; `/` for anything that could lead elsewhere."""
+    """Returns a path of this server to continue with; `/` for anything that could lead elsewhere."""
     parts = urllib.parse.urlsplit(page if len(page) <= NEXT_MAX and page.isprintable() else "")
     is_own = page.startswith("/") and not page.startswith(("//", "/\\")) and not parts.netloc and "\\" not in page
     if not is_own or parts.path != page.partition("?")[0].partition("#")[0]:

@@ -1,7 +1,7 @@
 """Own keys — tenants that pay their provider themselves: a secret `provider.<name>` is used instead of the server's key.
 
 A driver with the tenant's key is opened with the tenant's first turn and kept while it is used; when the secret changes,
-running turns go on with the old one and the next begins with the new. The key goes to the provider's own address and to no
+running turns continue with the old one and the next begins with the new. The key goes to the provider's own address and to no
 other: for a plain provider, named like its driver, that is the vendor's; for one the operator has named, the address under
 that name.
 
@@ -21,7 +21,7 @@ import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, attempts_of
-from agentvm.errors import AccessDenied, AgentVMError, MissingKey, shorten
+from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, MissingKey, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ImageId, TenantId
 from agentvm.model.secret import Secret
@@ -37,8 +37,8 @@ IMAGE_SECRET_PREFIX = "image."
 OPEN_DRIVERS_MAX = 200
 """Drivers that are kept open; beyond them the least recently used are closed."""
 
-KEY_CACHE_MS = 30_000
-"""Time for which the presence of a tenant's key is cached, unless it is changed here."""
+KEY_CACHE_MS, SHARED_KEY_CACHE_MS = 30_000, 500
+"""Time for which the presence of a tenant's key is cached, unless it is changed here; less where other nodes change it, too."""
 
 KEY_CACHE_MAX = 10_000
 
@@ -95,7 +95,9 @@ class OwnKeys:
         self._open_one = open_one
         self._with_keys = with_keys
         self._opened: OrderedDict[tuple[TenantId, str, ImageId | None], _OpenedOwnDriver] = OrderedDict()
-        self._known: Cache[tuple[TenantId, str], tuple[Secret | None]] = Cache(KEY_CACHE_MAX, age_ms=KEY_CACHE_MS)
+        self._known: Cache[tuple[TenantId, str], tuple[Secret | None]] = Cache(
+            KEY_CACHE_MAX, age_ms=SHARED_KEY_CACHE_MS if vault.is_shared else KEY_CACHE_MS
+        )
         self._changes = 0
 
     @asynccontextmanager
@@ -103,7 +105,7 @@ class OwnKeys:
         self, tenant_id: TenantId, name: str | None, key_owner: ImageId | None = None, /
     ) -> AsyncIterator[tuple[Chosen, ...]]:
         """Yields the driver for a turn of the tenant, then the fallbacks. `DriverNotFound` when neither tenant nor server has
-        one, `MissingKey` when the key of the image that owns one is not there: nobody else pays for its calls."""
+        one, `MissingKey` when the key of the image that owns one is not there: no other key pays for its calls."""
         chain = await self._chain(tenant_id, name, key_owner)
         if len(chain) == 1 and chain[0][1] is None:
             async with self._models.use(chain[0][0], tenant_id) as only:
@@ -152,9 +154,11 @@ class OwnKeys:
         provider = self._models.parse(model or self.default_of(tenant_id))[0]
         if not self.takes_key(provider):
             raise AccessDenied(
-                f"{shorten(provider)} takes no key of an image on this server: it needs none, it is unknown, or the operator "
+                f"{shorten(provider)} accepts no keys of images on this server: it needs none, it is unknown, or the operator "
                 f"does not allow it (llm.providers.{shorten(provider)}.ownKeys)"
             )
+        if not key.is_sendable:
+            raise InvalidInput("apiKey contains spaces, line breaks or other characters that no key has; copy it again")
         await self._vault.put(tenant_id, image_secret_name(image_id, provider), key)
         self.forget(tenant_id)
 
@@ -257,7 +261,8 @@ class OwnKeys:
             opened.users += 1
             return opened, []
         stack, health = AsyncExitStack(), self._models.new_health(provider, settings.silence).of(tenant_id)
-        opening = self._open_one(driver, replace(settings, name=provider))
+        place = f"the secret {secret_name(provider)}" if key_owner is None else f"the apiKey of the image {key_owner}"
+        opening = self._open_one(driver, replace(settings, name=provider, key_place=place))
         fresh = _OpenedOwnDriver(await stack.enter_async_context(opening), settings, health, stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
         before = self._opened.pop(at, None)

@@ -91,17 +91,23 @@ class People:
         self.stop: Stop = _nothing_runs
         self.erase: Callable[[], None] = _nothing_is_erased
 
-    async def update_tenant(self, tenant: Tenant) -> bool:
-        """Updates as `Directory.update_tenant` does; a suspended tenant loses its sockets."""
-        if tenant.status != "active":
-            _spare_default(tenant.tenant_id)
-        updated = await self._store.directory.update_tenant(tenant)
-        if updated and tenant.status != "active":
-            self._access.end(tenant.tenant_id, of_tenant(tenant.tenant_id), "suspended")
+    async def change_tenant(self, tenant_id: TenantId, modify: Callable[[Tenant], Tenant]) -> tuple[Tenant, Tenant] | None:
+        """Changes as `Directory.change_tenant` does; a suspended tenant loses its sockets."""
+
+        def spared(tenant: Tenant) -> Tenant:
+            after = modify(tenant)
+            if after.status != "active":
+                _spare_default(tenant_id)
+            return after
+
+        changed = await self._store.directory.change_tenant(tenant_id, spared)
+        is_suspended = changed is not None and changed[1].status != "active"
+        if is_suspended:
+            self._access.end(tenant_id, of_tenant(tenant_id), "suspended")
         self.standing.forget()
-        if updated and tenant.status != "active":
-            await self.stop(tenant.tenant_id, None)
-        return updated
+        if is_suspended:
+            await self.stop(tenant_id, None)
+        return changed
 
     async def delete_tenant(self, tenant_id: TenantId) -> bool:
         _spare_default(tenant_id)
@@ -113,27 +119,38 @@ class People:
             await self.stop(tenant_id, None)
         return deleted
 
-    async def update_user(self, user: User) -> bool:
-        """Updates as `UserStore.update` does; a user who is suspended or has another role must authenticate again."""
-        users = self._store.accounts(user.tenant_id).users
-        before = await users.get(user.user_id)
-        updated = await users.update(user)
-        if updated and (before is None or (before.role, before.status) != (user.role, user.status)):
-            why: Why = "revoked" if user.status == "active" else "suspended"
-            self._access.end(user.tenant_id, of_user(user.tenant_id, user.user_id), why)
+    async def change_user(
+        self, tenant_id: TenantId, user_id: UserId, modify: Callable[[User], User], *, keeps_owner: bool = False
+    ) -> User | None:
+        """Changes as `UserStore.change` does; a user who is suspended or has another role must authenticate again."""
+        users = self._store.accounts(tenant_id).users
+        changed = await users.change(user_id, modify, keeps_owner=keeps_owner)
+        if changed is None:
+            return None
+        before, after = changed
+        if (before.role, before.status) != (after.role, after.status):
+            why: Why = "revoked" if after.status == "active" else "suspended"
+            self._access.end(tenant_id, of_user(tenant_id, user_id), why)
             self.standing.forget()
-            if user.status != "active":
-                await self.stop(user.tenant_id, frozenset(await users.alone_in(user.user_id)))
-        return updated
+            if after.status != "active":
+                await self.stop(tenant_id, frozenset(await users.only_member_of(user_id)))
+        return after
 
-    async def delete_user(self, tenant_id: TenantId, user_id: UserId) -> bool:
-        """Deletes the user, their keys and their own containers.
+    async def delete_user(
+        self,
+        tenant_id: TenantId,
+        user_id: UserId,
+        *,
+        check: Callable[[User], None] = lambda user: None,
+        keeps_owner: bool = False,
+    ) -> bool:
+        """Deletes the user, their keys and their own containers, as `UserStore.delete` does.
 
         A user with a token of the identity provider is added again, without any data: suspend them instead.
         """
         users = self._store.accounts(tenant_id).users
-        own_containers = frozenset(await users.alone_in(user_id))
-        deleted = await users.delete(user_id, self._clock())
+        own_containers = frozenset(await users.only_member_of(user_id))
+        deleted = await users.delete(user_id, self._clock(), check=check, keeps_owner=keeps_owner)
         if deleted:
             self.erase()
             self._access.end(tenant_id, of_user(tenant_id, user_id))

@@ -6,14 +6,14 @@ it can use; other calls see that as used. When the call has ended, its actual us
 same time cannot share the same last token. A tenant without limits and without a wallet costs one look into a dict.
 
 A settled amount reaches the ledger a little later, so while a book lives it knows more than the ledger: the ledger's amounts
-are read once, with the book, and never again. A new limit starts with the ledger's amount from when the book was read, plus
-the amounts settled since.
+are read once, with the book, and never again. A new limit starts with the ledger's amount from when the book was read, plus the
+amounts settled since.
 
-In a cluster a book counts what this node uses, and each limit has a part for it; see `agentvm.tenants.quota_parts`.
+In a cluster a book counts the use by this node, and each limit has a part for it; see `agentvm.tenants.quota_parts`.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ from agentvm.tenants.book import (
     window_of,
 )
 from agentvm.tenants.book_reader import EXPORTED, BookReader
+from agentvm.tenants.byte_counts import NEVER_COUNTED_MS, RECOUNT_SHARE, ByteCounts, CountResources, is_recent
 from agentvm.tenants.export_hold import ExportHold, reserved_bytes
 from agentvm.tenants.plans import DEFAULT, Plans
 from agentvm.tenants.quota_parts import Gauge, How, LimitNeed, QuotaParts
@@ -50,22 +51,11 @@ if TYPE_CHECKING:
 BOOKS_MAX = 10_000
 """Tenants whose books are in memory."""
 
-RECOUNT_MS = 60_000
-"""Time after which bytes are counted again; in between added bytes are summed."""
-
-RECOUNT_SHARE = 200
-"""A count that took long is repeated less often: after this many times its duration."""
-
-NEVER_COUNTED_MS = 2**62
-"""Time of a byte count that must be repeated before the next use."""
-
 _REQUESTS = ("requests_per_minute",)
 
 STORED = "stored_bytes_per_day"
 _STORED = (STORED,)
 _STORAGE = ("storage_bytes",)
-
-CountResources = Callable[[], Awaitable[int]]
 
 
 class Quotas:
@@ -79,6 +69,7 @@ class Quotas:
         self._books: OrderedDict[TenantId, QuotaBook] = OrderedDict()
         self._lock = KeyedLock[tuple[TenantId, str]]()
         self._reader = BookReader(store, clock, self.plans)
+        self.byte_counts = ByteCounts(clock)
         self.parts = QuotaParts(store, clock) if store.node_id else None
         """In a cluster: the parts that this node has of all limits."""
 
@@ -149,7 +140,7 @@ class Quotas:
                 await self.parts.secure(tenant_id, [LimitNeed(counter, 0) for counter in book.shared()], "forced")
 
     async def give_back(self, tenant_id: TenantId | None = None) -> None:
-        """In a cluster: lets other nodes have what this one does not use of the limits of a tenant, or of all tenants."""
+        """In a cluster: returns the unused parts of the limits of a tenant, or of all tenants, to other nodes."""
         for one, book in tuple(self._books.items()):
             if self.parts is not None and tenant_id in (None, one):
                 await self.parts.give_back(one, book)
@@ -204,11 +195,23 @@ class Quotas:
         """Bytes that left by an export which has ended: the next start shall know, too."""
         await self._store.accounts(tenant_id).quotas.add_exported(amount, window_of(METRICS[EXPORTED], began)[0])
 
-    async def hold_sandbox(self, tenant_id: TenantId, user_id: UserId | None, seconds: int) -> SandboxHold:
-        """Reserves the time of a job in a sandbox; `QuotaExceeded` if none is left. The ledger gets it before it is settled."""
-        book = await self.book(tenant_id)
+    async def hold_sandbox(self, tenant_id: TenantId, user_id: UserId | None, seconds: int, price: int = 0) -> SandboxHold:
+        """Reserves the time of a job in a sandbox, and its money at that price a second.
+
+        `QuotaExceeded` or `WalletEmpty` if not even a second is left. The ledger gets the job before it is settled.
+        """
+        book = await self.book(tenant_id, user_id)
         await self.counters(tenant_id, user_id, (SANDBOX,), seconds, "partly")
-        return SandboxHold(self._clock, lambda: book.applying(user_id, (SANDBOX,)), seconds)
+        money = (await self.remaining(tenant_id, user_id, money=seconds * price)).money if price else None
+        affordable = seconds if money is None else min(seconds, max(1, money // price))
+        hold = SandboxHold(self._clock, lambda: book.applying(user_id, (SANDBOX,)), affordable)
+        if price:
+            try:
+                hold.money = await self.hold(tenant_id, user_id, 0, hold.seconds * price, force=False)
+            finally:
+                if hold.money is None:
+                    hold.settle(0)
+        return hold
 
     async def check(
         self,
@@ -223,13 +226,17 @@ class Quotas:
             pass
 
     async def store(self, tenant_id: TenantId, user_id: UserId | None, size: int, count: CountResources) -> None:
-        """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many. `count` counts what is stored."""
+        """Counts bytes that are about to be stored; `QuotaExceeded` if they are too many. `count` counts the stored bytes."""
         of_today, now = await self.counters(tenant_id, user_id, _STORED, size), self._clock()
         stored = (await self.book(tenant_id, user_id)).applying(user_id, _STORAGE)
         for counter in stored:
-            if not _is_recent(counter, now):
+            if is_recent(counter, now):
+                continue
+            if not self.byte_counts.is_running:
                 await self.check(tenant_id, user_id, "storage_bytes", count, size)
                 return
+            await self.byte_counts.renew(counter, count, size)
+        now = self._clock()
         for counter in of_today:
             renew(counter, now)
         for counter in (*stored, *of_today):
@@ -257,7 +264,7 @@ class Quotas:
             async with self._lock.hold((tenant_id, metric)):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
-                    if metric != "storage_bytes" or not _is_recent(counter, now):
+                    if metric != "storage_bytes" or not is_recent(counter, now):
                         counter.used, counter.begins = await count(), now
                         counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
                     refuse_beyond(counter, adding, now)
@@ -273,17 +280,19 @@ class Quotas:
         return book.remaining(user_id, self._clock()) if book.limited else QuotaRemaining()
 
     async def refuse_call(self, tenant_id: TenantId, user_id: UserId | None, tokens: int) -> None:
-        """`QuotaExceeded` when a call of so many tokens cannot be made now. Nothing is set aside."""
+        """`QuotaExceeded` when a call of this many tokens cannot be made now. Nothing is set aside."""
         counters, now = await self.counters(tenant_id, user_id, TOKENS, tokens), self._clock()
         for counter in counters:
             renew(counter, now)
             refuse_beyond(counter, tokens, now)
 
     async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> QuotaHold:
+        """Reserves tokens and money. Limits of tokens do not matter where none are used."""
         book = await self.book(tenant_id, user_id)
         await self._secure_call(tenant_id, book, user_id, tokens, money, "forced" if force else "whole")
         now = self._clock()
-        held = QuotaHold(book, self._clock, user_id, tokens, money, book.applying(user_id, SPENT) if book.limited else [])
+        limits = book.applying(user_id, SPENT if tokens else (MONEY,)) if book.limited else []
+        held = QuotaHold(book, self._clock, user_id, tokens, money, limits)
         warnings: list[QuotaWarning] = []
         for counter in held.counters:
             renew(counter, now)
@@ -303,7 +312,8 @@ class Quotas:
     ) -> None:
         if self.parts is None or not book.limited:
             return
-        needs = [LimitNeed(one, money if one.quota.metric == MONEY else tokens) for one in book.applying(user_id, SPENT)]
+        metrics = SPENT if tokens else (MONEY,)
+        needs = [LimitNeed(one, money if one.quota.metric == MONEY else tokens) for one in book.applying(user_id, metrics)]
         if book.purse is not None and money:
             needs.append(LimitNeed(book.purse, money))
         await self.parts.secure(tenant_id, needs, how)
@@ -336,11 +346,6 @@ class Quotas:
                 return
             if not self._books[tenant_id].is_needed(now):
                 del self._books[tenant_id]
-
-
-def _is_recent(counter: Counter, now: int) -> bool:
-    """Whether a count of stored bytes can be used: one that took long is not repeated each time."""
-    return counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took)
 
 
 def check_quota(quota: Quota) -> Quota:

@@ -1,7 +1,7 @@
 """Quota parts — how a node of a cluster keeps limits that hold for all nodes together; see `storage.sql.accounts.quota_parts`.
 
-A counter has a `part` of its limit, and refuses what goes beyond that. Before anything is counted the part is made large
-enough, if the limit allows; most of the time it is. What other nodes have taken and do not use is asked back when needed.
+A counter has a `part` of its limit, and refuses amounts beyond that. Before anything is counted the part is made large enough,
+if the limit allows; most of the time it is. Unused parts of other nodes are asked back when needed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 COUNTED_IN_STORE = frozenset({"containers", "images_per_container", "storage_bytes", "resources", "webhooks"})
 """Metrics that are counted in the database, which all nodes share."""
 REFUSED_MS = 500
-"""After a refusal as much is refused again for so long without asking the database and the other nodes."""
+"""After a refusal as much is refused again for this long without asking the database and the other nodes."""
 REFUSED_MAX = 10_000
 
-AskBack = Callable[[TenantId, Sequence[int]], Awaitable[None]]
-"""Asks other nodes for the parts of a tenant's limits that they do not use; returns when they were given back, or soon."""
+ReclaimParts = Callable[[TenantId, Sequence[int]], Awaitable[None]]
+"""Requests unused parts of a tenant's limits from other nodes; returns when they were returned, or after a timeout."""
 Gauge = Callable[[TenantId, UserId | None], int]
-"""How many there are now of something that begins and ends, of a tenant or of one of its users."""
+"""The present number of things that begin and end, such as turns, of a tenant or of one of its users."""
 
 
 class LimitNeed(NamedTuple):
@@ -52,7 +52,7 @@ class QuotaParts:
         self._store, self._clock = store, clock
         self._lock = KeyedLock[TenantId]()
         self._refused: Cache[tuple[TenantId, LimitKey], int] = Cache(REFUSED_MAX, age_ms=REFUSED_MS)
-        self.ask_back: AskBack | None = None
+        self.reclaim: ReclaimParts | None = None
         self.gauges: dict[str, Gauge] = {}
         """Metrics of things that begin and end here, with the number of those that there are."""
 
@@ -79,15 +79,15 @@ class QuotaParts:
         if refused is not None and need.adding >= refused and how == "whole":
             return
         holders = await self._take(tenant_id, need, how)
-        if need.is_unmet() and holders and self.ask_back is not None:
+        if need.is_unmet() and holders and self.reclaim is not None:
             # Not while the part is locked: another node may ask this one at the same time.
-            await self.ask_back(tenant_id, holders)
+            await self.reclaim(tenant_id, holders)
             await self._take(tenant_id, need, how)
         if need.is_unmet():
             self._refused.put((tenant_id, key), need.adding, self._clock())
 
     async def give_back(self, tenant_id: TenantId, book: QuotaBook) -> None:
-        """Gives back what is not used of the tenant's limits."""
+        """Returns the unused parts of the tenant's limits."""
         async with self._lock.hold(tenant_id):
             lowered: list[tuple[LimitKey, int]] = []
             for counter in book.shared():
@@ -101,7 +101,7 @@ class QuotaParts:
                 await self._store.accounts(tenant_id).quota_parts.lower(lowered)
 
     def forget_refusals(self) -> None:
-        """Limits have changed: what was refused may be allowed now."""
+        """Limits have changed: refused amounts may be allowed now."""
         self._refused.clear()
 
     async def _take(self, tenant_id: TenantId, need: LimitNeed, how: How) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ TENANT_WIDE = EVERYTHING - {"system:admin"}
 READING = frozenset(permission for permission in EVERYTHING if permission.endswith(":read"))
 
 CAPS: dict[UserRole, frozenset[str]] = {"viewer": READING, "member": MEMBER, "admin": TENANT_WIDE, "owner": TENANT_WIDE}
-"""The most that a user of the role may do, whatever their key says. No role reaches beyond the tenant."""
+"""The most that a user of the role may do, with any key. No role reaches beyond the tenant."""
 
 DEFAULT_PERMISSIONS: dict[UserRole, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
 """The permissions of a user of the role without a key that lists some. A viewer's key may list more to read than a member's
@@ -60,15 +60,15 @@ def lower_role(first: UserRole, other: UserRole) -> UserRole:
 def check_covers_role(principal: Principal, role: UserRole) -> None:
     """Refuses a principal whose own rights do not cover the role of the affected user.
 
-    An owner is changed, deleted and given keys by an owner of the tenant or by the operator: an administrator who could act as
-    one would be one.
+    Only an owner of the tenant or the operator can change or delete an owner, or create keys for one; otherwise an
+    administrator could become an owner.
     """
     if principal.may("system:admin"):
         return
     if role == "owner" and principal.role != "owner":
         raise AccessDenied(
-            "Only an owner of the tenant, or the operator, may do this to an owner or make one; an owner's key must have been "
-            "made since they are one"
+            "Only an owner of the tenant, or the operator, may change or create an owner; an owner's key must have been "
+            "created after they became one"
         )
     if role in ("admin", "owner") and not principal.may("tenants:admin"):
         raise PermissionDenied("tenants:admin")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from agentvm.model.ids import Clock
-from agentvm.tenants.book import Counter, refuse_beyond, renew
+from agentvm.tenants.book import Counter, QuotaHold, refuse_beyond, renew
 
 SANDBOX = "sandbox_seconds_per_day"
 
@@ -19,6 +19,8 @@ class SandboxHold:
         self._clock = clock
         self._counters = counters
         self._held = counters()
+        self.money: QuotaHold | None = None
+        """The money of a job on a tier that has a price."""
         now, self.seconds = clock(), seconds
         for counter in self._held:
             renew(counter, now)
@@ -28,8 +30,10 @@ class SandboxHold:
         for counter in self._held:
             counter.held += self.seconds
 
-    def settle(self, wall_ms: int) -> None:
-        """To be called once, at the end, whatever the job came to."""
+    def settle(self, wall_ms: int, price: int = 0) -> None:
+        """Called once, at the end, for any result of the job. `price` is that of its entry in the ledger."""
+        if self.money is not None:
+            self.money.settle(0, price)
         for counter in self._held:
             counter.held -= self.seconds
         now = self._clock()

@@ -13,6 +13,8 @@ from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.turn import Turn
 from agentvm.storage.base import ReaderPlace
 from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.container_names import PlacedContainer, read_container_place
+from agentvm.storage.sql.places import write_place
 from agentvm.storage.sql.schedules import SourceStore
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
@@ -37,10 +39,36 @@ class ScopedStore(TenantStore):
         return self._store.container(container_id)
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
-        return tuple(name for name in await self._store.list_containers() if self._principal.reaches(name))
+        if self._principal.containers is None:
+            return await self._store.list_containers()
+        return tuple(name for name, _ in await self._within_reach())
+
+    async def _within_reach(self) -> list[PlacedContainer]:
+        """Reads the containers that its names and patterns may match, and not the whole tenant."""
+        containers = await self._store.find_containers(self._principal.ranges)
+        return [placed for placed in containers if self._principal.reaches(placed[0])]
+
+    @property
+    def _is_named(self) -> bool:
+        """Whether it may use certain names only. A pattern may stand for a whole tenant, which is read page by page."""
+        return self._principal.containers is not None and all(least == most for least, most in self._principal.ranges)
+
+    async def next_containers(self, after: str, limit: int) -> tuple[ContainerId, ...]:
+        """Reads on until one is within reach, so that only the end is empty."""
+        if self._is_named:
+            return tuple(sorted(name for name, _ in await self._within_reach() if name > after)[:limit])
+        while names := await self._store.next_containers(after, limit):
+            if reached := tuple(name for name in names if self._principal.reaches(name)):
+                return reached
+            after = names[-1]
+        return ()
 
     async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
         """Reads pages of the store until one holds a container within reach, so that no page but the last is empty."""
+        if self._is_named:
+            place = read_container_place(cursor)
+            left = [placed for placed in await self._within_reach() if placed[1] > place]
+            return tuple(name for name, _ in left[:limit]), write_place(*left[limit - 1][1]) if len(left) > limit else None
         while True:
             page, cursor = await self._store.page_containers(cursor, limit)
             reached = tuple(name for name in page if self._principal.reaches(name))
@@ -56,6 +84,10 @@ class ScopedStore(TenantStore):
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         turn = await self._store.find_turn(turn_id)
         return turn if turn is not None and self._principal.reaches(turn.container_id) else None
+
+    async def find_turns(self, turn_ids: Sequence[TurnId]) -> tuple[Turn, ...]:
+        turns = await self._store.find_turns(turn_ids)
+        return tuple(turn for turn in turns if self._principal.reaches(turn.container_id))
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """A principal that does not reach every container must name the ones it asks about."""

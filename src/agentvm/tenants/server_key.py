@@ -78,10 +78,10 @@ class ServerKey:
 def load_server_key(
     data_dir: Path | None, configured: str | None = None, *, random_bytes: Callable[[int], bytes] = secrets.token_bytes
 ) -> ServerKey:
-    """Returns the configured key, else the one in the directory, which is created if needed; without a directory a key for
-    this run.
+    """Returns the configured key, else the one in the directory, which is created if needed; without a directory a key for this
+    run.
 
-    `ConfigInvalid` when it cannot be read or written, or when both exist and differ: the wrong one would lock everybody out.
+    `ConfigInvalid` when it cannot be read or written, or when both exist and differ: the wrong one would lock all users out.
     """
     path = None if data_dir is None else data_dir / FILE_NAME
     stored = None if path is None else _read(path)
@@ -89,7 +89,7 @@ def load_server_key(
         key = _parse(configured, "AVM_SERVER_KEY")
         if stored is not None and not key.same_as(stored):
             raise ConfigInvalid(
-                f"AVM_SERVER_KEY differs from {path}, under which the keys in this data directory were made. Configure the "
+                f"AVM_SERVER_KEY differs from {path}, with which the keys in this data directory were created. Configure the "
                 "same one, or remove the file if it has never been used"
             )
         return key
@@ -163,7 +163,7 @@ def _keep(path: Path, fresh: bytes) -> ServerKey:
 
 
 def _sync(directory: Path) -> None:
-    """A crash must not take back a name under which keys were already made."""
+    """Syncs a directory: a crash must not undo a name under which keys were already created."""
     if os.name == "posix":
         descriptor = os.open(directory, os.O_RDONLY)
         try:

@@ -6,8 +6,6 @@ from agentvm.errors import Conflict, InvalidInput
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.resource import SYSTEM
 
-NO_TENANT = "There is no such tenant"
-
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _RESERVED = frozenset({"create", "get", "list", "update", "delete", SYSTEM, DEFAULT_TENANT})
 """The last parts of routes, the owner of the resources that ship with the server, and the operator's tenant."""

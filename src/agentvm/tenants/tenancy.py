@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentvm.errors import NotFound
+from agentvm.errors import not_found
 from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
@@ -13,7 +13,6 @@ from agentvm.tenants.metering import Metering
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.quota import Quotas
-from agentvm.tenants.slug import NO_TENANT
 from agentvm.tenants.vault import Vault
 
 if TYPE_CHECKING:
@@ -44,5 +43,5 @@ class Tenancy:
         directory = self.store.directory
         tenant = await directory.get_tenant(TenantId(name)) or await directory.find_tenant(name)
         if tenant is None or not (principal.may("system:admin") or tenant.tenant_id == principal.tenant_id):
-            raise NotFound(NO_TENANT)
+            raise not_found("Tenant", name)
         return tenant

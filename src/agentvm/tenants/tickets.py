@@ -69,7 +69,7 @@ class Tickets:
         return token
 
     async def redeem_shared(self, token: str, shared: "TicketStore") -> Principal | None:
-        """Returns the principal to the first node that asks; its rights may have ended meanwhile."""
+        """Returns the principal to the first caller; its permissions may have been revoked in the meantime."""
         self._remove(self._name(token))
         taken = await shared.take(self._name(token))
         if taken is None or not taken[1] - TICKET_AGE_MS - SKEW_MS <= self._clock() < taken[1]:

@@ -1,5 +1,4 @@
-"""Vault — secrets that tenants entrust to the server, such as the keys of their model providers, sealed before they are
-stored.
+"""Vault — secrets of tenants, such as the keys of their model providers, encrypted before they are stored.
 
     version (1 byte) | mark of the server's key (4) | nonce (12) | AES-256-GCM of the value
 
@@ -37,6 +36,11 @@ class Vault:
         self._store, self._clock, self._random_bytes = store, clock, random_bytes
         self._cipher = AESGCM(key)
         self._mark = hmac.digest(key, b"agentvm vault mark", "sha256")[:_MARK]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other nodes of a cluster change secrets, too."""
+        return self._store.node_id != 0
 
     async def put(self, tenant_id: TenantId, name: str, value: Secret) -> None:
         """Seals it, in the place of the one that had the name."""

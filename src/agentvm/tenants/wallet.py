@@ -39,7 +39,7 @@ def check_amount(amount: int) -> int:
 
 
 async def add_credit(ledger: "LedgerStore", quotas: "Quotas", tenant_id: TenantId, credit: Credit) -> bool:
-    """Adds the credit; False if its reference was added before, by then or meanwhile. `Conflict` for another amount."""
+    """Adds the credit; False if its reference was added before, by then or in the meantime. `Conflict` for another amount."""
     added = await _find(ledger, credit.reference) is None and await _add(ledger, quotas, tenant_id, credit)
     stored = credit if added else await _find(ledger, credit.reference)
     if stored is not None and stored.amount != credit.amount:

@@ -9,7 +9,7 @@ from agentvm.model.tier import Job, JobResult, Offer, TierName
 HostCalls = Callable[[str, dict[str, object]], Awaitable[object]]
 """Carries out a call of a function of the server by jailed code. Returns JSON; an `AgentVMError` is told to the code."""
 
-RemoteAsk = Callable[[str, str, bytes, float], Awaitable[tuple[int, bytes]]]
+RemoteRequest = Callable[[str, str, bytes, float], Awaitable[tuple[int, bytes]]]
 """Asks another AgentVM: method, path, JSON, and the seconds it may take. Returns the status and the body, which is bounded;
 a failure of the connection is a `ToolFailed`."""
 
@@ -25,13 +25,9 @@ class Process(Protocol):
         """The next piece of its stdout; empty when it has ended."""
         ...
 
-    async def close_input(self) -> None:
-        """Ends its stdin, which asks most programs to end."""
-        ...
-
     @property
     def stderr_tail(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The end of its stderr."""
         ...
 
 

@@ -1,9 +1,10 @@
 """Container tier — jobs in containers of an engine that speaks Docker's API: an image of their own, limits by control group.
 
 A container holds one job and is deleted with it. A persistent sandbox keeps its container between calls, until it was idle for
-a minute; `tools.prewarm` keeps containers ready, paused. Every container carries the id of its server and its deadline: what a
-crashed server has left is deleted when it starts again, and what is overdue each minute. Only the operator names images; none
-is pulled. A container has no network: allowed hosts are reached through the proxy of the server (`container_network.py`).
+a minute; `tools.prewarm` keeps containers ready, paused. Every container is labelled with the id of its server and its
+deadline: containers of a crashed server are deleted at its next start, overdue ones every minute. Only the operator names
+images; none is pulled. A container has no network: allowed hosts are reached through the proxy of the server
+(`container_network.py`).
 """
 
 import math
@@ -19,12 +20,13 @@ import msgspec
 from agentvm.errors.tool import TierBroken, TierUnavailable
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
+from agentvm.model.long_json import read_json
 from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierName
 from agentvm.tiers import container_network
 from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.container_network import make_exchange, open_proxy, remove_exchange
-from agentvm.tiers.container_programs import CLEAR, FOLDER, KILLED, PACKAGES, VALUE, ContainerProgram, program_of
-from agentvm.tiers.container_spec import WALLS, check_job, describe
+from agentvm.tiers.container_programs import CLEAR, FOLDER, KILLED, PACKAGES, VALUE, ContainerProgram, below, program_of
+from agentvm.tiers.container_spec import WALLS, ContainerKey, check_job, describe, key_of
 from agentvm.tiers.container_spec import ContainerSettings as ContainerSettings
 from agentvm.tiers.docker_api import DockerApi, make_archive, open_docker_api
 from agentvm.tiers.egress import EgressPolicy
@@ -36,12 +38,12 @@ IDLE_SECONDS = 60.0
 SWEEP_SECONDS = 60.0
 START_MS = 500.0
 GRACE_MS = 60_000
-"""Time after its deadline from which a container is nobody's."""
+"""Time after its deadline from which a container is abandoned."""
 OFFER_SECONDS = 30.0
 """Time for which the answer of the engine is believed."""
 KEPT_MAX = 8
 KEPT_MS = 24 * 3_600_000
-"""The deadline of a container that lives on; this process ends it long before."""
+"""The deadline of a container that lives on, after which another process deletes it."""
 REMOVE_SECONDS = 10.0
 _ENGINES = ("python", "shell", "javascript", "command")
 _ENTRY_MAX_BYTES = 2048
@@ -51,7 +53,6 @@ VALUE_MAX_BYTES = 16 * 1024 * 1024
 
 HoldLayer = Callable[[Sequence[str]], AbstractAsyncContextManager[str]]
 """Yields the folder with these packages, which stays while the context lasts."""
-_Key = tuple[str, str, str, bool, tuple[str, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +92,7 @@ class ContainerTier:
         self._offer: Offer | None = None
         self._offered = -math.inf
         self._own: set[str] = set()
-        self._kept: dict[_Key, _Container] = {}
+        self._kept: dict[ContainerKey, _Container] = {}
         self._ready: dict[str, list[_Container]] = {}
 
     @property
@@ -162,7 +163,7 @@ class ContainerTier:
         raise TierUnavailable("The tier container runs no programs that are talked to")
 
     async def tend(self) -> None:
-        """Deletes what a crashed server has left, then keeps containers ready and ends idle ones, until it is cancelled."""
+        """Deletes the containers of a crashed server, then keeps containers ready and ends idle ones, until it is cancelled."""
         swept = False
         while True:
             try:
@@ -184,8 +185,8 @@ class ContainerTier:
         for leftover in await self._api.list_containers(f"agentvm.server={self._settings.server}"):
             labels = msgspec.convert(leftover.get("Labels") or {}, dict[str, str])
             deadline = int(labels.get("agentvm.deadline", "0"))
-            stray = everything and leftover["Id"] not in self._own
-            if stray or self._clock() > deadline + GRACE_MS:
+            # Its own ones may live on beyond their deadline, which is for those of a server that has crashed.
+            if leftover["Id"] not in self._own and (everything or self._clock() > deadline + GRACE_MS):
                 await self._api.remove(str(leftover["Id"]))
                 count += 1
         return count
@@ -236,19 +237,22 @@ class ContainerTier:
         return image
 
     async def _acquire(self, job: Job, image: str) -> _Container:
-        key = _key(job, image)
+        key = key_of(job, image)
         warm = self._kept.get(key) if job.keep else None
         if warm is not None and not warm.busy:
             warm.busy = True
             await self._api.run(warm.id, CLEAR)
             return warm
         ready = self._ready.get(image)
-        # A container that was made ready has the default limits: it fits no other job.
-        plain = not (job.keep or job.network or job.packages)
-        if ready and plain and job.limits.memory_bytes >= _DEFAULT.limits.memory_bytes:
+        # It fits no job with a network, packages, or other limits.
+        if ready and not job.keep and key[3:] == key_of(_DEFAULT, image)[3:]:
             container = ready.pop()
-            await self._api.post(f"/containers/{container.id}/unpause")
-            return container
+            try:
+                await self._api.post(f"/containers/{container.id}/unpause")
+                return container
+            except TierBroken:
+                # Somebody has deleted it, or the engine was started anew.
+                await self._remove(container)
         container = await self._create(job, image)
         if job.keep and key not in self._kept and len(self._kept) < KEPT_MAX:
             self._kept[key] = container
@@ -286,9 +290,8 @@ class ContainerTier:
         return [{"Type": "bind", "Source": source, "Target": name, "ReadOnly": True} for name, source in sources.items()]
 
     async def _execute(self, container: _Container, job: Job, program: ContainerProgram) -> JobResult:
-        files = {f"workspace/{path}": data for path, data in job.files.items()}
-        files |= {f"{FOLDER}/{path}": data for path, data in program.files.items()}
-        inputs = {f"in/{name}": data for name, data in job.inputs.items()}
+        files = below("workspace", job.files) | below(FOLDER, program.files)
+        inputs = below("in", job.inputs) | below("skills", job.skills)
         executable = {f"workspace/{path}" for path in job.executable}
         archive = await anyio.to_thread.run_sync(make_archive, files | inputs, executable, (), inputs)
         await self._api.put_archive(container.id, archive)
@@ -314,13 +317,13 @@ class ContainerTier:
     async def _value(self, container: _Container) -> object:
         files, _, _ = await self._api.read_files(container.id, f"/{FOLDER}/{VALUE}", VALUE_MAX_BYTES)
         try:
-            return msgspec.json.decode(files.get(VALUE, b"null"))
-        except msgspec.MsgspecError:
+            return read_json(files.get(VALUE, b"null"))
+        except ValueError:
             # The code wrote the file itself.
             return None
 
     async def _ran_out_of_memory(self, container: _Container) -> bool:
-        """Asks the control group: engines tell it of the first process of a container only, and that holds no memory."""
+        """Reads the control group: engines report only the first process of a container, which uses no memory."""
         _, output, _ = await self._api.run(container.id, KILLED)
         before, container.killed = container.killed, sum(map(int, filter(bytes.isdigit, output[1].split())))
         return container.killed > before
@@ -332,7 +335,7 @@ class ContainerTier:
         return JobUsage(cpu_ms=max(0, container.cpu_ns - before) // 1_000_000, max_rss_bytes=memory)
 
     async def _release(self, container: _Container, job: Job, *, keep: bool) -> None:
-        key = _key(job, container.image)
+        key = key_of(job, container.image)
         if keep and self._kept.get(key) is container:
             container.busy, container.used = False, anyio.current_time()
             return
@@ -341,12 +344,12 @@ class ContainerTier:
         await self._remove(container)
 
     async def _remove(self, container: _Container) -> None:
-        """Deletes a container, also for somebody who was cancelled. If the engine does not answer, a sweep does it later."""
+        """Deletes a container, also if the caller was cancelled. If the engine does not answer, a sweep does it later."""
         with anyio.move_on_after(REMOVE_SECONDS, shield=True) as waiting:
             try:
+                self._own.discard(container.id)
                 if container.id:
                     await self._api.remove(container.id)
-                    self._own.discard(container.id)
             except TierBroken as error:
                 logger.warning("container_not_removed", reason=str(error))
             await container.held.aclose()
@@ -365,10 +368,6 @@ class ContainerTier:
 
 _DEFAULT = Job(engine="command", keep="ready")
 _ABI = "import sysconfig; print(sysconfig.get_config_var('SOABI'))"
-
-
-def _key(job: Job, image: str) -> _Key:
-    return job.owner, job.keep, image, bool(job.network), job.packages
 
 
 def _number(value: object, *path: str) -> int:

@@ -1,7 +1,7 @@
 """Container network — the way out of a container: a forwarder inside it, a unix socket, and the egress proxy of the server.
 
 A container has no network but its own loopback. The socket of the proxy lies in a folder that is mounted into it; a forwarder
-on the port of the proxy carries connections to the socket. So there is no route, no neighbour and no token: whoever reaches the
+on the port of the proxy carries connections to the socket. So there is no route, no neighbour and no token: a client of the
 socket is that container. The forwarder is the container's own process, written for the languages that images have.
 """
 

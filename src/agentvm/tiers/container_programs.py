@@ -4,6 +4,7 @@ The value of a program comes back as a file. Nothing here is run by the server.
 """
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,11 +16,13 @@ from agentvm.tiers.container_network import proxy_variables
 FOLDER = "avm"
 """The folder beside the workspace that holds the program and its value."""
 VALUE = "value.json"
+VARIABLE_MAX_BYTES = 64 * 1024
+"""The kernel refuses to start a program with a variable of more than 128 KiB, name included."""
 PACKAGES = "/packages"
 """The folder of the packages of a job."""
 HOLD = ("/bin/sh", "-c", "while :; do sleep 3600; done")
 """The first process of a container. It holds it open for the programs that are run in it."""
-CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/* /in/*")
+CLEAR = ("/bin/sh", "-c", "rm -rf /workspace/* /workspace/.[!.]* /workspace/..?* /avm/* /in/* /skills/*")
 KILLED = (
     "/bin/sh",
     "-c",
@@ -30,6 +33,7 @@ KILLED = (
 
 _PYTHON = """\
 import asyncio, inspect, json, sys
+is_script = sys.argv[1:] == ["script"]
 names = {"__name__": "__main__", "__file__": "main.py"}
 import ast
 code = open("/avm/program").read()
@@ -40,7 +44,7 @@ sys.argv = ["main.py"]
 exec(compile(tree, "main.py", "exec"), names)
 value = eval(compile(ast.Expression(last.value), "main.py", "eval"), names) if last is not None else None
 run = names.get("run")
-if inspect.isfunction(run) and run.__globals__ is names:
+if not is_script and inspect.isfunction(run) and run.__globals__ is names:
     value = run(**json.load(open("/avm/input.json")))
     value = asyncio.run(value) if inspect.iscoroutine(value) else value
     text = json.dumps(value, allow_nan=False)
@@ -77,6 +81,8 @@ def program_of(job: Job) -> ContainerProgram:
     variables = {"HOME": "/workspace", "LANG": "C.UTF-8", **_arguments(job), **job.env}
     if job.inputs:
         variables["AVM_IN"] = "/in"
+    if job.skills:
+        variables["AVM_SKILLS"] = "/skills"
     if job.key:
         variables["AVM_CALL_KEY"] = job.key
     if job.network:
@@ -87,7 +93,7 @@ def program_of(job: Job) -> ContainerProgram:
         case "python":
             code = job.code or job.files.get("main.py", b"").decode()
             files |= {"program": code.encode(), "run.py": _PYTHON.encode()}
-            argv: tuple[str, ...] = ("python3", "/avm/run.py")
+            argv: tuple[str, ...] = ("python3", "/avm/run.py", *(("script",) if job.script else ()))
         case "javascript":
             files |= {"main.mjs": job.code.encode(), "run.mjs": _JAVASCRIPT.encode()}
             argv = ("node", "/avm/run.mjs")
@@ -106,10 +112,17 @@ def program_of(job: Job) -> ContainerProgram:
     )
 
 
+def below(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files by their paths in the container."""
+    return {f"{folder}/{path}": data for path, data in files.items()}
+
+
 def _arguments(job: Job) -> dict[str, str]:
     if job.engine != "shell" or not isinstance(job.input, dict):
         return {}
     texts = {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in job.input.items()
     }
-    return {"ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): text for name, text in texts.items() if "\0" not in text}
+    # Any other is on stdin alone: the program would not start.
+    fit = {name: text for name, text in texts.items() if "\0" not in text and len(text.encode()) <= VARIABLE_MAX_BYTES}
+    return {"ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): text for name, text in fit.items()}

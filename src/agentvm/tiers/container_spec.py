@@ -1,4 +1,4 @@
-"""Container spec — what the engine is asked for: the settings of the tier, and a container with the limits of its job."""
+"""Container spec — requests to the engine: the settings of the tier, and a container with the limits of its job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,9 @@ from agentvm.tiers.docker_api import USER
 
 WALLS: frozenset[Wall] = frozenset({"process", "uid", "pid", "net", "ipc", "uts", "mount", "seccomp", "rlimits", "cgroup"})
 """Walls around every container."""
+
+ContainerKey = tuple[str, str, str, bool, tuple[str, ...], tuple[int, int, int]]
+"""The properties that jobs which share a container have in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,13 @@ class ContainerSettings:
         return bool(self.exchange) and self.runtime != "runsc"
 
 
+def key_of(job: Job, image: str) -> ContainerKey:
+    bounds = job.limits.memory_bytes, job.limits.processes, job.limits.disk_bytes
+    return job.owner, job.keep, image, bool(job.network), job.packages, bounds
+
+
 def check_job(job: Job, settings: ContainerSettings) -> None:
-    """`TierUnavailable` for a job that needs what containers of this server do not have."""
+    """`TierUnavailable` for a job whose needs containers of this server do not meet."""
     if job.functions:
         raise TierUnavailable("Programs of the tier container call no tools")
     if job.network and not settings.has_network:

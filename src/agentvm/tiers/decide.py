@@ -54,6 +54,8 @@ def _engine(need: Need, offer: Offer, rules: TierRules) -> str:
         return f"lacks packages ({', '.join(need.packages)})"
     if need.calls and not offer.calls:
         return "its programs cannot call tools; those of process can"
+    if need.talks and not offer.talks:
+        return "runs no programs that are talked to; process does"
     return "lacks persistent processes" if need.persistent and not offer.persistent else ""
 
 

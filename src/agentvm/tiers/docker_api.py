@@ -10,17 +10,20 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio.to_thread
+import httpcore2
 import httpx2
 import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.tool import TierBroken
 from agentvm.model.base import Record
+from agentvm.tiers.engine_socket import EngineNetwork
 
 VERSION = "v1.41"
 """The API of Docker 20.10 on; Podman speaks it from 4.0 on."""
 REPLY_MAX_BYTES = 4 * 1024 * 1024
 CONNECT_SECONDS = 5.0
+CONNECTIONS_MAX = 64
 _NOBODY = "65534"
 USER = f"{_NOBODY}:{_NOBODY}"
 """Uid and gid of programs and their files."""
@@ -29,7 +32,7 @@ _STREAM_HEADER = struct.Struct("!BxxxL")
 
 
 class OutputFrame(Record):
-    """A piece of what a program wrote, to stream 1 or 2."""
+    """A piece of a program's output, on stream 1 or 2."""
 
     stream: int
     data: bytes
@@ -78,7 +81,7 @@ class DockerApi:
 
     @asynccontextmanager
     async def output(self, exec_id: str) -> AsyncIterator[AsyncIterator[OutputFrame]]:
-        """Starts a program and yields what it writes, until it has ended."""
+        """Starts a program and yields its output, until it has ended."""
         body = {"Detach": False, "Tty": False}
         async with self._stream("POST", f"/exec/{exec_id}/start", body=body) as response:
             yield read_frames(response.aiter_raw())
@@ -197,7 +200,8 @@ def _entry(path: str, kind: bytes, mode: int) -> tarfile.TarInfo:
 
 
 def read_archive(content: bytes) -> tuple[dict[str, bytes], frozenset[str], int]:
-    """The files of an archive without its first folder. One that ends early gives what came whole, and one more left out."""
+    """The files of an archive without its first folder. A truncated archive yields its complete files, and counts one more as
+    left out."""
     files: dict[str, bytes] = {}
     executable: set[str] = set()
     left_out = 0
@@ -217,12 +221,22 @@ def read_archive(content: bytes) -> tuple[dict[str, bytes], frozenset[str], int]
     return files, frozenset(executable), left_out
 
 
+class _EngineTransport(httpx2.AsyncHTTPTransport):
+    """Requests over the unix socket of an engine, which has no TLS: no certificates are read."""
+
+    def __init__(self, path: str) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            uds=path,
+            network_backend=EngineNetwork(),
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_MAX,
+        )
+
+
 @asynccontextmanager
 async def open_docker_api(socket: str) -> AsyncIterator[DockerApi]:
     """A connection to the engine that listens on a unix socket."""
-    # A unix socket has no TLS: no certificates are read.
-    transport = httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=httpx2.Limits(max_connections=64))
     # Only connecting has a bound here: a job's own deadline ends it.
     timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)
-    async with httpx2.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
+    async with httpx2.AsyncClient(transport=_EngineTransport(socket), timeout=timeout, trust_env=False) as client:
         yield DockerApi(client)

@@ -1,9 +1,9 @@
 """Egress — the only way out of a jail: a proxy in the server that lets allowed hosts through, and nothing else.
 
-The jail's own process listens inside the job's own network namespace and hands the listener out; whoever connects to it is
-that job, so there is no token. The jail has no route, no name server and no other neighbour. A host is checked against the
-job's list, resolved, and every address of it must be public or allowed by the operator; the connection goes to an address
-that was checked. `CONNECT` is for TLS, which is not opened: a host behind a shared front is as good as its neighbours there.
+The jail's own process listens inside the job's own network namespace and hands the listener out; a client of it is that job, so
+there is no token. The jail has no route, no name server and no other neighbour. A host is checked against the job's list,
+resolved, and every address of it must be public or allowed by the operator; the connection goes to an address that was checked.
+`CONNECT` is for TLS, which is not opened: a host behind a shared front is as good as its neighbours there.
 """
 
 import os
@@ -11,6 +11,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import h11
@@ -20,7 +21,8 @@ from agentvm.log import get_logger
 from agentvm.model.address import IpAddress
 from agentvm.model.allowed_host import is_allowed
 from agentvm.model.public_address import AddressRules
-from agentvm.sharing.checked_address import Resolve, checked_addresses, resolve_host
+from agentvm.sharing.checked_address import Resolve, checked_addresses
+from agentvm.sharing.name_lookup import resolve_host
 from agentvm.tiers.relay import Relay
 
 logger = get_logger(__name__)
@@ -28,6 +30,8 @@ logger = get_logger(__name__)
 CONNECTIONS_MAX = 32
 BYTES_MAX = 256 * 1024 * 1024
 IDLE_SECONDS = 60.0
+LOGGED_MAX = 50
+"""Hosts of one job that are logged by name."""
 CONNECT_SECONDS = 5.0
 _HEAD_MAX_BYTES = 32 * 1024
 _PIECE_BYTES = 64 * 1024
@@ -58,11 +62,14 @@ async def serve_proxy(listener: int, allowed: Sequence[str], policy: EgressPolic
     proxy = Proxy(allowed, policy)
     with socket.socket(fileno=listener) as accepting:
         accepting.setblocking(False)
-        async with anyio.create_task_group() as tasks:
-            while True:
-                # Before it is accepted: those beyond the bound wait in the kernel, and cost the server nothing.
-                await proxy.places.acquire()
-                tasks.start_soon(proxy.serve, await _accept(accepting))
+        try:
+            async with anyio.create_task_group() as tasks:
+                while True:
+                    # Before it is accepted: those beyond the bound wait in the kernel, and cost the server nothing.
+                    await proxy.places.acquire()
+                    tasks.start_soon(proxy.serve, await _accept(accepting))
+        finally:
+            proxy.log()
 
 
 async def _accept(accepting: socket.socket) -> socket.socket:
@@ -84,6 +91,15 @@ class Proxy:
         self._policy = policy
         self.places = anyio.Semaphore(policy.connections)
         self._moved = 0
+        self._reached: dict[str, int] = {}
+        """Bytes to and from each host."""
+        self._refused: set[str] = set()
+
+    def log(self) -> None:
+        """Logs the hosts of the job, once for all its connections."""
+        if self._reached or self._refused:
+            hosts = dict(list(self._reached.items())[:LOGGED_MAX])
+            logger.info("egress", moved=self._moved, hosts=hosts, refused=sorted(self._refused)[:LOGGED_MAX])
 
     async def serve(self, client: socket.socket) -> None:
         """One connection, which holds a place, from its first byte to its end."""
@@ -111,22 +127,30 @@ class Proxy:
 
     async def _forward(self, client: socket.socket, request: h11.Request, rest: bytes) -> None:
         host, port, head = _target(request)
-        if not is_allowed(host, port, self._allowed):
-            raise EgressRefused(f"{host[:200]}:{port} is not in network.allow of this sandbox")
-        addresses = await checked_addresses(host, port, self._policy.rules, self._policy.resolve)
+        name = f"{host[:200]}:{port}"
+        try:
+            if not is_allowed(host, port, self._allowed):
+                raise EgressRefused(f"{name} is not in network.allow of this sandbox")
+            addresses = await checked_addresses(host, port, self._policy.rules, self._policy.resolve)
+        except EgressRefused:
+            if len(self._refused) < LOGGED_MAX:
+                self._refused.add(name)
+            raise
         with await _connect(addresses, port) as upstream:
+            self._reached.setdefault(name, 0)
             if not head:
                 await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
             await _send(upstream, head + rest)
-            with Relay(client, upstream, self._count) as relay:
+            with Relay(client, upstream, partial(self._count, name)) as relay:
                 try:
                     await relay.run(self._policy.idle_seconds)
                 except OSError as error:
                     # A side is gone, or nothing was said for long: what was said has arrived.
                     raise EOFError from error
 
-    def _count(self, moved: int) -> None:
+    def _count(self, name: str, moved: int) -> None:
         self._moved += moved
+        self._reached[name] += moved
         if self._moved > self._policy.most_bytes:
             raise EgressSpent
 

@@ -1,4 +1,4 @@
-"""Frames — what the server, the launcher and the process of a job say to each other: a length, then msgpack.
+"""Frames — the messages between the server, the launcher and the process of a job: a length, then msgpack.
 
 Every frame has a bound, checked before its body is read. Descriptors travel with the first byte of a frame. The launcher and
 the job read and write here with blocking calls; the server does it in `agentvm.tiers.link`. Once foreign code has begun, only
@@ -19,6 +19,8 @@ FRAME_MAX_BYTES = 256 * 1024 * 1024
 """Bound of a frame that carries a whole workspace."""
 CALL_MAX_BYTES = 4 * 1024 * 1024
 """Bound of a frame that jailed code has written."""
+VALUE_MAX_BYTES = CALL_MAX_BYTES - 1024
+"""Bound of the value of jailed code, as JSON, within such a frame."""
 PIECE_BYTES = 64 * 1024
 DESCRIPTORS_MAX = 4
 """Descriptors that come with one frame."""
@@ -45,7 +47,7 @@ class Hello(Message):
 
 
 class HostReport(Message):
-    """Launcher to server: what this machine allows, each tried and not guessed."""
+    """Launcher to server: the walls that this machine allows, each tried and not guessed."""
 
     mode: str
     """`namespaces`, `landlock`, or `none`: no wall that would hold."""
@@ -103,6 +105,14 @@ class Bounds(Message):
     files: int
 
 
+class HostAnswer(Message):
+    """Server to the jail: the value that the function returned, or why it failed."""
+
+    id: int
+    value: bytes = b"null"
+    error: str | None = None
+
+
 class JobWork(Message):
     """Server to the jail: the job itself."""
 
@@ -118,8 +128,12 @@ class JobWork(Message):
     executable: list[str] = []
     inputs: dict[str, bytes] = {}
     """Files that the job can read and not change, by name."""
+    skills: dict[str, bytes] = {}
+    """More of them, by path."""
     functions: dict[str, list[str]] = {}
     """Functions of the server that the code may call, each with the names of its parameters."""
+    known: list[HostAnswer] = []
+    """Answers to the first calls of the code, which it has had in an earlier run."""
     network: bool = False
     layer: str = ""
     """Name of the layer with the packages of the job."""
@@ -136,14 +150,8 @@ class Asking(Message):
     name: str
     args: bytes
     """JSON."""
-
-
-class HostAnswer(Message):
-    """Server to the jail: the value that the function returned, or why it failed."""
-
-    id: int
-    value: bytes = b"null"
-    error: str | None = None
+    known: bool = False
+    """Whether the code has the answer from an earlier run, and waits for none."""
 
 
 class Value(Message):
@@ -161,7 +169,7 @@ class Broken(Message):
 
 
 class Begun(Message):
-    """Jail to server, with the descriptor of the workspace: all walls stand. Whatever comes next is foreign code's word."""
+    """Jail to server, with the descriptor of the workspace: all walls stand. All later frames are written by foreign code."""
 
     placed: dict[str, tuple[int, int, int, int, int]] = {}
     """Facts of the files that were put in, to tell which of them change."""
@@ -176,7 +184,7 @@ _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessa
 
 
 class FrameInvalid(Exception):
-    """The peer sent something that is no frame, or one beyond its bound."""
+    """The peer sent bytes that are not a frame, or a frame beyond its bound."""
 
 
 def encode(message: Message) -> bytes:

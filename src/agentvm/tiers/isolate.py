@@ -10,7 +10,7 @@ import base64
 import struct
 import sys
 import sysconfig
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ import msgspec
 
 from agentvm.errors.tool import EngineLacking, TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
+from agentvm.model.long_json import read_json
 from agentvm.model.tier import Job, JobLimits, JobResult, JobUsage, Offer, TierName
 from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.isolate_program import MODULES
@@ -49,7 +50,7 @@ class WorkerReply(Record):
     exit: int = 0
     stdout: str = ""
     stderr: str = ""
-    value: object = None
+    value: msgspec.Raw = msgspec.Raw(b"null")
     files: dict[str, bytes] = msgspec.field(default_factory=dict)
     deleted: tuple[str, ...] = ()
     truncated: bool = False
@@ -107,7 +108,7 @@ class IsolateWorker:
         await self._process.send(_HEADER.pack(len(body)) + body)
 
     async def receive(self) -> WorkerReply:
-        """The next frame; `TierBroken` when the worker is gone or says what it cannot mean."""
+        """The next frame; `TierBroken` when the worker is gone or sends an impossible frame."""
         buffer = self._buffer
         while len(buffer) < 4 or len(buffer) < (end := 4 + _HEADER.unpack(buffer[:4])[0]):
             if len(buffer) >= 4 and end > REPLY_MAX_BYTES:
@@ -121,7 +122,7 @@ class IsolateWorker:
         del buffer[:end]
         try:
             return _decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise TierBroken(f"The worker sent {error}") from None
 
 
@@ -245,14 +246,21 @@ def _monty_binary() -> str:
     return str(Path(sysconfig.get_path("scripts")) / "monty")
 
 
+def _as_text(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: base64.b64encode(data).decode() for path, data in files.items()}
+
+
 def _request(job: Job) -> dict[str, object]:
+    folders = (("AVM_IN", "/in", job.inputs), ("AVM_SKILLS", "/skills", job.skills))
+    inputs = [(name, folder, files) for name, folder, files in folders if files]
     return {
         "code": job.code,
+        "script": job.script,
         "input": job.input,
-        "stdin": job.stdin.decode(errors="replace") or (msgspec.json.encode(job.input).decode() if job.input else ""),
-        "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}) | ({"AVM_IN": "/in"} if job.inputs else {}),
-        "files": {path: base64.b64encode(data).decode() for path, data in job.files.items()},
-        "inputs": {name: base64.b64encode(data).decode() for name, data in job.inputs.items()},
+        "stdin": job.stdin.decode(errors="replace") or ("" if job.input is None else msgspec.json.encode(job.input).decode()),
+        "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}) | {name: folder for name, folder, _ in inputs},
+        "files": _as_text(job.files),
+        "inputs": {folder: _as_text(files) for _, folder, files in inputs},
         "memory": job.limits.memory_bytes,
     }
 
@@ -270,10 +278,18 @@ def _result(job: Job, done: WorkerReply, duration_ms: int) -> JobResult:
         oom=done.oom,
         duration_ms=duration_ms,
         usage=JobUsage(cpu_ms=done.cpu_ms),
-        value=done.value,
+        value=_value(done.value),
         files=done.files,
         deleted=done.deleted,
     )
+
+
+def _value(encoded: msgspec.Raw) -> object:
+    try:
+        return read_json(bytes(encoded))
+    except ValueError:
+        # An interpreter that was broken out of wrote to the line itself.
+        return None
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
 """Isolate worker — the program in the jail that runs jobs one after the other, each in an interpreter of its own.
 
-Its text is the code of a Python job; the server talks to it over stdin and stdout. A request is one frame: the engine, the
-code and all that belongs to it; so is the reply. An interpreter is thrown away with its job, and the next one is made ready
-while nobody waits.
+Its text is the code of a Python job; the server talks to it over stdin and stdout. A request is one frame: the engine, the code
+and all that belongs to it; so is the reply. An interpreter is thrown away with its job, and the next one is prepared between
+jobs.
 
 Standard library and the interpreters only; those are loaded before the jail is closed.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 WORKSPACE = "/workspace"
-INPUTS = "/in"
+_INPUTS = ("/in", "/skills")
 MEMORY_BYTES = 128 * 1024 * 1024
 """Memory of the interpreter that is made ready beforehand."""
 _HEADER = struct.Struct("!I")
@@ -74,9 +74,10 @@ class ShellInterpreter:
 
     def run(self, request: Request) -> Reply:
         bash = self._next if request["memory"] >= MEMORY_BYTES else self._new(request["memory"])
-        files = {path: base64.b64decode(data) for path, data in request["files"].items()}
+        files = _bytes_of(request["files"])
         _place_in(bash, WORKSPACE, files)
-        _place_in(bash, INPUTS, {name: base64.b64decode(data) for name, data in request["inputs"].items()})
+        for root in _INPUTS:
+            _place_in(bash, root, _bytes_of(request["inputs"].get(root, {})))
         code = request["code"]
         if request["stdin"]:
             bash.fs().write_file("/tmp/.stdin", request["stdin"].encode())
@@ -120,6 +121,10 @@ def _variables(arguments: Any) -> dict[str, str]:
         return {}
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
     return {"ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): text for name, text in texts.items() if "\0" not in text}
+
+
+def _bytes_of(files: dict[str, str]) -> dict[str, bytes]:
+    return {path: base64.b64decode(data) for path, data in files.items()}
 
 
 def _place_in(bash: Any, root: str, files: dict[str, bytes]) -> None:
@@ -236,13 +241,14 @@ class PythonInterpreter:
 
     def run(self, request: Request) -> Reply:
         monty = sys.modules["pydantic_monty"]
-        files = {path: base64.b64decode(data) for path, data in request["files"].items()}
+        files = _bytes_of(request["files"])
         folder, inputs = tempfile.mkdtemp(dir="/tmp"), tempfile.mkdtemp(dir="/tmp")
         output: dict[str, list[str]] = {"stdout": [], "stderr": []}
         reply: Reply = {"exit": 0, "oom": False, "lacking": ""}
         try:
             _write_folder(folder, files)
-            _write_folder(inputs, {name: base64.b64decode(data) for name, data in request["inputs"].items()})
+            for root, shown in request["inputs"].items():
+                _write_folder(f"{inputs}{root}", _bytes_of(shown))
             try:
                 reply["value"] = self._value(request, folder, inputs, lambda stream, text: output[stream].append(text))
             except monty.MontyError as error:
@@ -261,13 +267,13 @@ class PythonInterpreter:
         monty = sys.modules["pydantic_monty"]
         arguments: dict[str, Any] = request["input"] or {}
         mount = [monty.MountDir(virtual_path=WORKSPACE, host_path=folder, mode="read-write")]
-        if request["inputs"]:
-            mount.append(monty.MountDir(virtual_path=INPUTS, host_path=inputs, mode="read-only"))
+        for root in request["inputs"]:
+            mount.append(monty.MountDir(virtual_path=root, host_path=f"{inputs}{root}", mode="read-only"))
         options = {"print_callback": show, "mount": mount, "cwd": WORKSPACE}
         code = request["code"] or base64.b64decode(request["files"]["main.py"]).decode()
         with self._pool.checkout(limits={"max_memory": request["memory"]}) as session:
             value = session.feed_run(code, **options)
-            if "def run(" in code:
+            if "def run(" in code and not request["script"]:
                 names = ", ".join(f"{name}={name}" for name in arguments)
                 value = session.feed_run(f"run({names})", inputs=arguments, **options)
         return value if _is_json(value) else None

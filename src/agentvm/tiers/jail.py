@@ -1,8 +1,8 @@
 """Jail — the walls around one job, built from outside in: descriptors, uid, namespaces, mounts, limits, Landlock, seccomp.
 
-A `Jail` is made once by the launcher and describes what this machine allows. Its methods run in the job's own process, in
-this order: `begin`, `mount`, `settle`, and `close` right before foreign code takes over. Every step either succeeds or raises
-`OSError`, and then nothing is run: a wall is never left out.
+A `Jail` is made once by the launcher and describes the walls that this machine allows. Its methods run in the job's own
+process, in this order: `begin`, `mount`, `settle`, and `close` right before foreign code takes over. Every step either succeeds
+or raises `OSError`, and then nothing is run: a wall is never left out.
 
 Part of the launcher's process: standard library only.
 """
@@ -83,9 +83,10 @@ class Jail:
             return mounts.WORKSPACE, mounts.TEMPORARY
         return f"{self.scratch}/{name}/workspace", f"{self.scratch}/{name}/tmp"
 
-    def inputs_folder(self, name: str) -> str:
-        """The folder of the files that the job can read and not change."""
-        return mounts.INPUTS if self.namespaces else f"{self.scratch}/{name}/in"
+    def input_folders(self, name: str) -> tuple[str, str]:
+        """The folders of files that the job can read and not change: those of the message, and those of skills."""
+        folders = mounts.INPUTS, mounts.SKILLS
+        return folders if self.namespaces else (f"{self.scratch}/{name}{folders[0]}", f"{self.scratch}/{name}{folders[1]}")
 
     def make_folders(self, name: str, uid: int | None) -> None:
         """Where there are no private mounts: folders, which `remove_folders` takes away. Called by the launcher."""
@@ -94,13 +95,13 @@ class Jail:
             if uid is not None:
                 os.chown(folder, uid, uid)
 
-    def remove_folders(self, name: str) -> None:
-        if not self.namespaces:
-            remove(f"{self.scratch}/{name}")
+    def remove_folders(self, name: str, entries_max: int | None = None) -> bool:
+        """Removes the folders of a job; False if there were more entries than `entries_max`, and some are left."""
+        return self.namespaces or remove(f"{self.scratch}/{name}", entries_max)
 
-    def begin(self, kept: set[int], launcher: int) -> None:
+    def begin(self, descriptors: set[int], launcher: int) -> None:
         """Cuts all ties to the launcher but the named descriptors; `launcher`, that of its process, tells when to end."""
-        kernel.close_all_but({*kept, launcher})
+        kernel.close_all_but({*descriptors, launcher})
         # A signal to its group never reaches the launcher's.
         os.setsid()
         kernel.die_with_parent(self.end_signal, parent=launcher)
@@ -115,15 +116,15 @@ class Jail:
             if self.proc:
                 mounts.mount_processes()
 
-    def show_inputs(self, name: str, inputs: Mapping[str, bytes]) -> None:
+    def show_inputs(self, name: str, inputs: Mapping[str, bytes], skills: Mapping[str, bytes]) -> None:
         """Places files that the job cannot change; where there are no private mounts, only its last walls keep them."""
-        if inputs and self.namespaces:
-            mounts.mount_inputs(inputs)
-        elif inputs:
-            folder = self.inputs_folder(name)
-            os.mkdir(folder, 0o755)
-            with JobFiles.open(folder) as files:
-                files.place(inputs, frozenset())
+        for folder, files in zip(self.input_folders(name), (inputs, skills), strict=True):
+            if files and self.namespaces:
+                mounts.mount_inputs(folder, files)
+            elif files:
+                os.mkdir(folder, 0o755)
+                with JobFiles.open(folder) as place:
+                    place.place(files, frozenset())
 
     def listen(self) -> socket.socket:
         """A listener for the server's proxy, on the only network that the job has."""
@@ -155,6 +156,7 @@ class Jail:
         `total_memory`: a control group counts the memory. `reserves`: the engine reserves more addresses than it uses.
         """
         kernel.prctl(Prctl.SET_DUMPABLE, 1)
+        kernel.step_back()
         _limit(
             bounds,
             # The guard, or all that its user has besides this one.
@@ -165,7 +167,7 @@ class Jail:
         )
         if self.landlock:
             # A private root holds nothing else, and its /dev no other device.
-            alone = (*self.readable, self.inputs_folder(name))
+            alone = (*self.readable, *self.input_folders(name))
             readable, devices = (("/",), ("/dev",)) if self.namespaces else (alone, mounts.DEVICES)
             landlock.restrict(readable, self.folders(name), devices, version=self.landlock, tcp=network)
         self.filter(network=network, shared=total_memory or not reserves).install()

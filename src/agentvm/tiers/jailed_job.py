@@ -1,7 +1,7 @@
 """Jailed job — the server's part of one job: carries its streams, answers its calls, ends it in time, collects its files.
 
-Everything that comes from the job after its `Begun` is the word of foreign code: frames of two kinds, each with a bound, and
-files that are opened without following links, when every process of the job is dead.
+Everything from the job after its `Begun` is untrusted: frames of two kinds, each with a bound, and files, which are opened
+without following links when every process of the job has ended.
 """
 
 import os
@@ -18,8 +18,9 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, ToolFailed
 from agentvm.errors.tool import TierBroken, WorkspaceFull
+from agentvm.model.long_json import read_json
 from agentvm.model.tier import Job, JobResult, JobUsage
 from agentvm.tiers.base import HostCalls
 from agentvm.tiers.egress import EgressPolicy, serve_proxy
@@ -67,7 +68,10 @@ class JailedJob:
         self._calls: HostCalls | None = None
         self._asked = 0
         self._unanswered = 0
-        self._answering = anyio.Lock()
+        self._unchecked = 0
+        """Calls among them whose answers the program has already."""
+        self._all_checked = anyio.Event()
+        self._answering = anyio.Lock(fast_acquire=True)
 
     def __enter__(self) -> Self:
         return self
@@ -84,6 +88,10 @@ class JailedJob:
             with anyio.move_on_after(self._job.limits.wall_ms / 1000) as time:
                 await self.begin(tasks)
                 await self._carry(tasks)
+                # The program did not wait for those, and may have made other calls than before.
+                while self._unchecked:
+                    self._all_checked = anyio.Event()
+                    await self._all_checked.wait()
             timed_out = time.cancelled_caught and not self.jail.is_gone
             if timed_out:
                 await self.jail.kill()
@@ -109,10 +117,13 @@ class JailedJob:
                     self._folder, self._placed = descriptor, placed
                 case Broken(step="files", why=why) if "No space left" in why:
                     raise WorkspaceFull(f"The files do not fit into the workspace of {self._job.limits.disk_bytes} bytes")
+                case Broken(step="files", why=why):
+                    # The job's own fault, and none of the tier's.
+                    raise ToolFailed(f"The files cannot be placed in the workspace: {why}")
                 case Broken(step=step, why=why):
                     raise TierBroken(f"The sandbox could not be built ({step}): {why}")
                 case _:
-                    raise self.lost("it said something that it cannot mean")
+                    raise self.lost("it sent an invalid frame")
 
     def lost(self, reason: str) -> TierBroken:
         error = TierBroken(f"The sandbox is gone: {reason}")
@@ -172,7 +183,7 @@ class JailedJob:
             jail.close_stdin()
 
     def _hear(self, tasks: anyio.abc.TaskGroup) -> None:
-        """Takes what the program says on its own line: calls, or its value. Whatever else it says, it is heard no more."""
+        """Reads the messages of the program on its own line: calls, or its value. Later output is ignored."""
         line = self.jail.line
         try:
             if self._job.engine == "javascript":
@@ -184,6 +195,7 @@ class JailedJob:
                 match message:
                     case Asking():
                         self._unanswered += 1
+                        self._unchecked += message.known
                         tasks.start_soon(self._answer, message, tasks)
                     case Value(value=value, out_of_memory=out_of_memory):
                         self._value, self._out_of_memory = bytearray(value), out_of_memory
@@ -197,18 +209,25 @@ class JailedJob:
 
     async def _answer(self, asking: Asking, tasks: anyio.abc.TaskGroup) -> None:
         answer = await self._call(asking)
+        if not asking.known:
+            await self._send(answer)
+        self._unanswered -= 1
+        self._unchecked -= asking.known
+        if self._unanswered == CALLS_AT_ONCE_MAX - 1:
+            self._handle(self.jail.line.fileno(), partial(self._hear, tasks))
+            self._hear(tasks)
+        if not self._unchecked:
+            self._all_checked.set()
+
+    async def _send(self, answer: HostAnswer) -> None:
         if len(answer.value) > ANSWER_MAX_BYTES:
-            answer = HostAnswer(id=asking.id, error=f"The result has more than {ANSWER_MAX_BYTES} bytes")
+            answer = HostAnswer(id=answer.id, error=f"The result has more than {ANSWER_MAX_BYTES} bytes")
         async with self._answering:
             try:
                 await self.jail.line.send(answer)
             except OSError:
                 # The job has ended meanwhile.
                 pass
-        self._unanswered -= 1
-        if self._unanswered == CALLS_AT_ONCE_MAX - 1:
-            self._handle(self.jail.line.fileno(), partial(self._hear, tasks))
-            self._hear(tasks)
 
     async def _call(self, asking: Asking) -> HostAnswer:
         self._asked += 1
@@ -217,7 +236,11 @@ class JailedJob:
         if self._calls is None or asking.name not in self._job.functions:
             return HostAnswer(id=asking.id, error=f"There is no function {asking.name!r}")
         try:
-            value = await self._calls(asking.name, msgspec.json.decode(asking.args, type=dict[str, object]))
+            arguments = msgspec.json.decode(asking.args, type=dict[str, object])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            return HostAnswer(id=asking.id, error=str(error))
+        try:
+            value = await self._calls(asking.name, arguments)
             return HostAnswer(id=asking.id, value=msgspec.json.encode(value))
         except (AgentVMError, msgspec.MsgspecError) as error:
             return HostAnswer(id=asking.id, error=str(error))
@@ -275,7 +298,7 @@ class JailedProcess:
         self._jailed = jailed
         self._jail = jailed.jail
         self._tail = bytearray()
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     @property
     def stderr_tail(self) -> str:
@@ -294,10 +317,6 @@ class JailedProcess:
                 except BrokenPipeError:
                     raise TierBroken("The program in the sandbox has ended") from None
 
-    async def close_input(self) -> None:
-        async with self._sending:
-            self._jail.close_stdin()
-
     async def receive(self) -> bytes:
         data = await _read(self._jail.stdout)
         if not data:
@@ -307,12 +326,12 @@ class JailedProcess:
         return data
 
     async def keep_errors(self) -> None:
-        """Keeps the end of what the program writes to stderr."""
+        """Keeps the end of the program's stderr."""
         while data := await _read(self._jail.stderr):
             self._keep(data)
 
     def _keep_ready_errors(self) -> None:
-        """Keeps the last words of a program that has ended; the task that waits for them may come too late."""
+        """Keeps the last output of a program that has ended; the task that waits for it may be too late."""
         try:
             while data := os.read(self._jail.stderr, PIECE_BYTES):
                 self._keep(data)
@@ -334,8 +353,8 @@ async def _read(descriptor: int) -> bytes:
 
 def _value(encoded: bytearray) -> object:
     try:
-        return msgspec.json.decode(encoded) if encoded else None
-    except msgspec.MsgspecError:
+        return read_json(bytes(encoded)) if encoded else None
+    except ValueError:
         # The code wrote to the descriptor itself.
         return None
 

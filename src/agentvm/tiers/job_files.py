@@ -1,4 +1,4 @@
-"""Job files — puts files into a workspace and takes back those that changed, byte for byte.
+"""Job files — puts files into a workspace and reads back those that changed, byte for byte.
 
 A program may leave anything behind: links, devices, folders without end, a file that is swapped while it is read. So a file is
 opened below an open folder and never through a link, must be a regular one, and is read only after its size was looked at.
@@ -11,11 +11,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Self
 
 DEPTH_MAX = 32
 PATH_MAX_BYTES = 1024
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+ENTRIES_OF_FILE_MAX = 4
+"""Entries of a workspace that are looked at, for each file that it may hold: a program can make millions."""
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Stamp = tuple[int, int, int, int, int]
@@ -49,11 +52,13 @@ class JobFiles:
     def __init__(self, folder: int, placed: Mapping[str, Stamp] | None = None) -> None:
         self.folder = folder
         self.placed = dict(placed or {})
+        self._unseen = 0
+        """Entries that are still looked at."""
 
     @classmethod
     @contextmanager
     def open(cls, folder: str) -> Iterator[Self]:
-        descriptor = os.open(folder, _FOLDER_FLAGS)
+        descriptor = os.open(folder, FOLDER_FLAGS)
         try:
             yield cls(descriptor)
         finally:
@@ -84,6 +89,7 @@ class JobFiles:
     def collect(self, limit_bytes: int, limit_files: int) -> Collected:
         """The files that were added or changed, and the names of those that are gone."""
         collected, seen, left = Collected(), set[str](), limit_bytes
+        self._unseen = limit_files * ENTRIES_OF_FILE_MAX
         for path, parent, name in self._walk(self.folder, "", collected):
             try:
                 before = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -103,18 +109,25 @@ class JobFiles:
             collected.files[path] = data
             if before.st_mode & 0o100:
                 collected.executable.append(path)
-        collected.deleted = [path for path in self.placed if path not in seen]
+        if self._unseen < 0:
+            # Some entries were not looked at, so nobody knows what is gone.
+            collected.left_out += 1
+        else:
+            collected.deleted = [path for path in self.placed if path not in seen]
         return collected
 
     def _walk(self, folder: int, above: str, collected: Collected, depth: int = 1) -> Iterator[tuple[str, int, str]]:
         # By names, which a swap cannot turn into links: each is opened below its open folder.
-        for name in sorted(os.listdir(folder)):
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in islice(entries, max(0, self._unseen) + 1))
+        self._unseen -= len(names)
+        for name in names:
             path = f"{above}{name}"
             if not _is_text(path) or not is_path(path):
                 collected.left_out += 1
                 continue
             try:
-                inner = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
             except NotADirectoryError:
                 yield path, folder, name
                 continue
@@ -133,7 +146,7 @@ def _enter(parent: int, name: str) -> int:
         os.mkdir(name, 0o755, dir_fd=parent)
     except FileExistsError:
         pass
-    return os.open(name, _FOLDER_FLAGS, dir_fd=parent)
+    return os.open(name, FOLDER_FLAGS, dir_fd=parent)
 
 
 def _is_text(path: str) -> bool:

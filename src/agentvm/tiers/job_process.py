@@ -1,8 +1,8 @@
 """Job process — the process of one job: builds the jail around itself, places the files, and becomes the program.
 
-It is the first of its process namespace: when it goes, the kernel kills whatever else the job has started. It goes when it is
+It is the first of its process namespace: when it goes, the kernel kills all other processes of the job. It goes when it is
 done, when the server has it killed, and when the launcher is gone. Where the host forbids namespaces, a guard stays between the
-launcher and the program and ends what is left; foreign code never runs in the guard.
+launcher and the program and ends the rest; foreign code never runs in the guard.
 
 Part of the launcher's process: standard library and msgspec only.
 """
@@ -20,7 +20,7 @@ from agentvm.tiers import frames, kernel, roles
 from agentvm.tiers.cgroup import JobGroup
 from agentvm.tiers.frames import Begun, Broken, FrameInvalid, JobWork, Listening
 from agentvm.tiers.jail import Jail
-from agentvm.tiers.job_files import JobFiles
+from agentvm.tiers.job_files import FOLDER_FLAGS, JobFiles
 
 _ENDING_SECONDS = 5.0
 
@@ -45,7 +45,8 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
         if isinstance(work, JobWork):
             step = "mounts"
             jail.mount(work.bounds, os.getuid() if place.uid is None else place.uid, work.layer)
-            jail.show_inputs(place.name, work.inputs)
+            step = "files"
+            jail.show_inputs(place.name, work.inputs, work.skills)
             if work.network:
                 step = "network"
                 with jail.listen() as listener:
@@ -55,8 +56,11 @@ def become_job(descriptors: Sequence[int], jail: Jail, place: JobPlace) -> NoRet
             jail.settle(place.uid, place.launcher)
             if not jail.namespaces:
                 _guard(jail, place.uid)
+            # An error of this step is the job's, which names its files; one of any other step is the machine's.
             step = "files"
-            _run(line, descriptors[1:], jail, place, work)
+            files = _place(work, *jail.folders(place.name))
+            step = "walls"
+            _run(line, descriptors[1:], jail, place, work, files)
     except OSError as error:
         # The server may be gone, and then nobody needs to know.
         _try_to_send(line, Broken(step=step, why=str(error)))
@@ -73,20 +77,26 @@ def _try_to_send(line: socket.socket, message: Broken) -> None:
         pass
 
 
-def _run(line: socket.socket, streams: Sequence[int], jail: Jail, place: JobPlace, work: JobWork) -> NoReturn:
-    workspace, temporary = jail.folders(place.name)
+def _place(work: JobWork, workspace: str, temporary: str) -> JobFiles:
+    """Places the files of the job; the workspace stays open, and is the working directory."""
     os.chdir(workspace)
-    with JobFiles.open(workspace) as files:
-        files.place(work.files, frozenset(work.executable))
-        if script := roles.script_of(work):
-            with JobFiles.open(temporary) as scripts:
-                scripts.place(script, frozenset())
-        variables = roles.environment(work, workspace, temporary, jail.inputs_folder(place.name))
-        _take_streams(streams)
-        memory_counted, reserves = place.group.counts_memory, work.role == "javascript"
-        kernel.close_all_but({line.fileno(), files.folder})
-        jail.close(work.bounds, place.name, network=work.network, total_memory=memory_counted, reserves=reserves)
-        frames.send(line, Begun(placed=files.placed), [files.folder])
+    files = JobFiles(os.open(workspace, FOLDER_FLAGS))
+    files.place(work.files, frozenset(work.executable))
+    if script := roles.script_of(work):
+        with JobFiles.open(temporary) as scripts:
+            scripts.place(script, frozenset())
+    return files
+
+
+def _run(line: socket.socket, streams: Sequence[int], jail: Jail, place: JobPlace, work: JobWork, files: JobFiles) -> NoReturn:
+    workspace, temporary = jail.folders(place.name)
+    variables = roles.environment(work, workspace, temporary, *jail.input_folders(place.name))
+    _take_streams(streams)
+    memory_counted, reserves = place.group.counts_memory, work.role == "javascript"
+    kernel.close_all_but({line.fileno(), files.folder})
+    jail.close(work.bounds, place.name, network=work.network, total_memory=memory_counted, reserves=reserves)
+    frames.send(line, Begun(placed=files.placed), [files.folder])
+    os.close(files.folder)
     # The line is the only descriptor left besides the streams.
     roles.execute(work, temporary, variables, line)
 
@@ -99,7 +109,7 @@ def _take_streams(streams: Sequence[int]) -> None:
 
 
 def _guard(jail: Jail, uid: int | None) -> None:
-    """Forks: returns in the program's process. The guard waits for it, ends what it has started, and ends as it did."""
+    """Forks: returns in the program's process. The guard waits for it, ends its children, and exits with its status."""
     awaited = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     guard = os.pidfd_open(os.getpid())

@@ -1,4 +1,4 @@
-"""Landlock — the kernel's own list of files that a process may touch, below whatever permissions say.
+"""Landlock — the kernel's own list of files that a process may touch, besides their permissions.
 
 Part of the launcher's process: standard library only.
 """
@@ -17,7 +17,6 @@ class _Right:
     READ = 4
     LIST = 8
     TRUNCATE = 1 << 14
-    DEVICE_CALLS = 1 << 15
     # Rights that make sense for a file; the others are for folders.
     OF_FILES = 1 | 2 | 4 | 1 << 14 | 1 << 15
     # All but the creation of devices.

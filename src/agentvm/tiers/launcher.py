@@ -12,19 +12,24 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from agentvm.tiers import frames, kernel, landlock, mounts, roles, seccomp
+from agentvm.tiers.brooms import Brooms
 from agentvm.tiers.cgroup import PREFIX, Groups, JobGroup
 from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.jail import JOB_NAMESPACES, LIMITED, Jail, address_bytes, hard_limit, write_maps
 from agentvm.tiers.job_process import JobPlace, become_job
 from agentvm.tiers.kernel import Namespace, Prctl
-from agentvm.tiers.scratch import make_scratch, remove
+from agentvm.tiers.scratch import is_littered, make_scratch, remove, sweep
 from agentvm.tiers.uid_block import UidBlock, kill_all_of, owners
 
 _CLEANUP_MAX = 10
+_SWEPT_MAX = 1_000
+"""Entries that this process removes by itself after a job."""
 _CLEANUP_MS = 50
 """Pause before a control group is tried again whose last process was still being buried."""
 
@@ -59,7 +64,7 @@ def serve(server: socket.socket) -> NoReturn:
 
 
 def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
-    """Finds out what this machine allows, and moves into the root that jails will see."""
+    """Tries the walls of this machine, and moves into the root that jails will see."""
     os.environ.clear()
     # The server keeps its files to itself; jobs run as other users, and must be able to read the root that is built here.
     os.umask(0o022)
@@ -111,7 +116,7 @@ def prepare(hello: Hello) -> tuple[Jail, HostReport, Groups, UidBlock]:
 
 
 def _make_ready(jail: Jail, uids: UidBlock) -> None:
-    """Does beforehand what would cost each job time, and clears away what another launcher has left."""
+    """Does the work that would cost each job time, and removes the remains of another launcher."""
     for kind in LIMITED:
         hard_limit(kind)
     for network in (False, True):
@@ -141,7 +146,7 @@ def _try_filter() -> None:
 def why_no_namespaces() -> str:
     """Empty if this process can have namespaces and mount within them; else the step that the host refuses.
 
-    Some hosts let anybody create a user namespace and then refuse every mount in it, so a mount is tried.
+    Some hosts let all users create a user namespace and then refuse every mount in it, so a mount is tried.
     """
     if not kernel.can(_own_namespaces):
         return "the host refuses new user and mount namespaces"
@@ -220,16 +225,22 @@ class Launcher:
         self._uids = uids
         self._lives: dict[int, _Life] = {}
         self._uncollected: dict[int, _Life] = {}
+        self._brooms = Brooms()
         self._unremoved: list[str] = []
         self._itself = os.pidfd_open(os.getpid())
         self._poll = select.poll()
         self._poll.register(server, select.POLLIN)
 
     def run(self) -> None:
+        if self._jail.scratch and is_littered():
+            self._sweep(sweep, lambda: None)
         while True:
             for descriptor, _ in self._poll.poll(_CLEANUP_MS if self._unremoved else None):
                 if descriptor == self._server.fileno():
                     self._hear()
+                elif descriptor in self._brooms:
+                    self._poll.unregister(descriptor)
+                    self._brooms.bury(descriptor)
                 else:
                     self._bury(descriptor)
             if self._unremoved:
@@ -243,6 +254,7 @@ class Launcher:
         for life in self._lives.values():
             os.waitpid(life.process, 0)
             self._kill_strays(life.uid)
+        self._brooms.close()
         if self._jail.scratch:
             remove(self._jail.scratch)
         names = [*self._unremoved, *(life.name for life in self._lives.values() if life.group.counts_memory)]
@@ -306,7 +318,16 @@ class Launcher:
         frames.send(self._server, Ended(id=life.id, status=status, cpu_ms=cpu_ms, max_rss_bytes=rss, out_of_memory=spent))
 
     def _clear(self, life: _Life) -> None:
-        self._jail.remove_folders(life.name)
+        if self._jail.remove_folders(life.name, _SWEPT_MAX):
+            self._release(life)
+        else:
+            self._sweep(partial(self._jail.remove_folders, life.name), partial(self._release, life))
+
+    def _sweep(self, work: Callable[[], object], ended: Callable[[], None]) -> None:
+        if (watch := self._brooms.start(work, ended)) is not None:
+            self._poll.register(watch, select.POLLIN)
+
+    def _release(self, life: _Life) -> None:
         if life.group.counts_memory:
             life.group.close()
             if not self._groups.remove(life.name):
@@ -314,16 +335,17 @@ class Launcher:
         self._uids.give_back(life.uid)
 
     def _kill_strays(self, uid: int | None) -> None:
-        """Without a process namespace: what outlived the job's first process, by its uid or as orphans of ours."""
+        """Without a process namespace: kills the processes that outlived the job's first one, by its uid or as orphans of
+        ours."""
         if not self._jail.namespaces and uid is not None:
             kill_all_of(uid)
         self._reap_strays()
 
     def _reap_strays(self) -> None:
-        """Orphans that came to this process are nobody's: the process of each job is known."""
+        """Orphans adopted by this process belong to no job: the process of each job is known."""
         if self._jail.namespaces:
             return
-        processes = {life.process for life in self._lives.values()}
+        processes = {life.process for life in self._lives.values()} | self._brooms.processes
         while True:
             strays = [process for process in _children() if process not in processes]
             for process in strays:

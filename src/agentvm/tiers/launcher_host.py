@@ -1,19 +1,16 @@
 """Launcher host — starts the launcher when a jail is needed and ends it when none was for a while.
 
 A life is one launcher process, owned by one task: begun by the first lease, over when it dies, when it was idle for long, or
-when the host is left. A life that is over is never leased again; the next lease begins another. A job that is on its way then
-is lost, and its caller is told so: the jail died with the launcher. Flags change only between awaits of one event loop.
+when the host is left. A life that is over is never leased again; the next lease begins another. A running job is then lost,
+and its caller gets an error: the jail ended with the launcher.
 """
 
-import math
 import os
-import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -24,8 +21,10 @@ import anyio.to_thread
 
 from agentvm.errors.tool import TierBroken
 from agentvm.log import get_logger
+from agentvm.sharing.process_life import ProcessLife
 from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.link import FrameLink
+from agentvm.tiers.scratch import remove
 
 logger = get_logger(__name__)
 
@@ -33,13 +32,16 @@ IDLE_SECONDS = 300.0
 START_SECONDS = 30.0
 STOP_SECONDS = 2.0
 REAP_SECONDS = 10.0
-"""Time in which a killed job must be gone; the launcher is given up after it, and the job goes with it."""
-_TAIL_BYTES = 2000
+"""Time in which a killed job must have ended; after it the launcher is killed, and the job with it."""
 PROGRAM = str(Path(__file__).with_name("launcher_program.py"))
 # Some builds of Python find their own library only by this variable; the launcher forgets it at once.
 _ENVIRONMENT = ("LD_LIBRARY_PATH",)
-_HASH_SEED = {"PYTHONHASHSEED": "0"}
-"""Sets have the same order in each run, also after a restart: a program that is run again makes the same calls."""
+_FIXED = {
+    # Sets have the same order in each run, also after a restart: a program that is run again makes the same calls.
+    "PYTHONHASHSEED": "0",
+    # Every symbol of a library is found at the start, and not by each job that calls it first.
+    "LD_BIND_NOW": "1",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,56 +110,37 @@ class JailLink:
             os.close(self.stdin)
             self.stdin = None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Closes the jail's ends, which it has by now."""
         for descriptor in self._theirs:
             os.close(descriptor)
         self._theirs.clear()
 
     def close(self) -> None:
-        self.let_go()
+        self.release()
         self.line.close()
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr):
             os.close(descriptor)
 
 
-class LauncherLife:
+class LauncherLife(ProcessLife):
     """One launcher, from its start to its end."""
 
     def __init__(self) -> None:
-        self.ready = anyio.Event()
+        super().__init__()
         self.report: HostReport | None = None
-        self.failure = "it ended"
-        self.over = False
-        self.process_id: int | None = None
         self.link: FrameLink | None = None
-        self._leases = 0
         self._numbers = count(1)
         self._jails: dict[int, JailLink] = {}
-        self._sending = anyio.Lock()
-        self._changed = anyio.Event()
-
-    def hold(self, change: int) -> None:
-        self._leases += change
-        self._changed.set()
+        self._sending = anyio.Lock(fast_acquire=True)
 
     def end(self) -> None:
         """No job is started any more, and those on their way are lost."""
-        self.over = True
-        self.ready.set()
-        self._changed.set()
+        super().end()
         for jail in self._jails.values():
             if not jail.is_gone:
                 jail.end()
-
-    async def wait_over(self, idle_seconds: float) -> None:
-        while not self.over:
-            self._changed = anyio.Event()
-            with anyio.move_on_after(math.inf if self._leases else idle_seconds) as waiting:
-                await self._changed.wait()
-            if waiting.cancelled_caught and not self._leases:
-                self.end()
 
     async def hear(self) -> None:
         """Takes the launcher's reports until it is gone."""
@@ -180,7 +163,7 @@ class LauncherLife:
             try:
                 await jail.start(memory_bytes=memory_bytes, processes=processes)
             finally:
-                jail.let_go()
+                jail.release()
             yield jail
         finally:
             with anyio.CancelScope(shield=True):
@@ -225,7 +208,7 @@ class LauncherHost:
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[LauncherLife]:
-        """A launcher that has told what this machine allows. Starts one if there is none."""
+        """Leases a launcher that has reported the walls of this machine. Starts one if there is none."""
         life = self._life
         if life is None or life.over:
             life = self._life = LauncherLife()
@@ -251,7 +234,7 @@ class LauncherHost:
                         stdin=DEVNULL,
                         stdout=DEVNULL,
                         stderr=PIPE,
-                        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _HASH_SEED,
+                        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _FIXED,
                         cwd="/",
                         pass_fds=(theirs.fileno(),),
                         start_new_session=True,
@@ -311,22 +294,13 @@ async def _end(process: anyio.abc.Process, life: LauncherLife) -> None:
         process.kill()
     if life.report is not None and life.report.scratch:
         # A launcher that was killed has left them.
-        await anyio.to_thread.run_sync(partial(shutil.rmtree, life.report.scratch, ignore_errors=True))
+        await anyio.to_thread.run_sync(remove, life.report.scratch)
 
 
 async def _watch(process: anyio.abc.Process, life: LauncherLife) -> None:
-    """Keeps the end of the launcher's stderr, and notices its death."""
-    assert process.stderr is not None
-    tail = b""
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async for piece in process.stderr:
-            tail = (tail + piece)[-_TAIL_BYTES:]
-    status = await process.wait()
-    last = tail.decode(errors="replace").strip().rpartition("\n")[2]
-    life.failure = f"it ended with status {status}" + (f": {last}" if last else "")
-    if last:
-        logger.error("launcher_ended", status=status, error=tail.decode(errors="replace"))
-    life.end()
+    status, words = await life.watch(process)
+    if words:
+        logger.error("launcher_ended", status=status, error=words)
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ from agentvm.errors import shorten
 from agentvm.errors.tool import TierUnavailable
 from agentvm.log import get_logger
 from agentvm.model.base import Record
-from agentvm.model.tier import Job, JobLimits, JobResult
+from agentvm.model.tier import INSTALL_SECONDS_MAX, Job, JobLimits, JobResult
 from agentvm.sharing.keyed_lock import KeyedLock
 
 logger = get_logger(__name__)
@@ -34,7 +34,7 @@ NO_INDEX = "packages need an index to be installed from: set tools.packages.inde
 NO_PIP_STATUS = 3
 LAYER_MAX_BYTES = 256 * 1024 * 1024
 BUILD_LIMITS = JobLimits(
-    wall_ms=600_000,
+    wall_ms=INSTALL_SECONDS_MAX * 1000,
     cpu_seconds=300,
     memory_bytes=2**30,
     processes=16,
@@ -198,7 +198,7 @@ class Layers:
         building.rename(folder / name)
 
     def _collect(self) -> None:
-        """Removes the layers that were not used for longest, until the others fit, and what was left half built."""
+        """Removes the layers that were not used for longest, until the others fit, and half-built ones."""
         layers: list[tuple[float, str, int]] = []
         for entry in os.scandir(self._settings.folder):
             if entry.is_dir() and entry.name.endswith(_BUILDING) and entry.name.removesuffix(_BUILDING) not in self._held:

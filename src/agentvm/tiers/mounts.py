@@ -19,6 +19,7 @@ WORKSPACE = "/workspace"
 TEMPORARY = "/tmp"
 PACKAGES = "/packages"
 INPUTS = "/in"
+SKILLS = "/skills"
 _LAYERS = "/layers"
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SHARED_FILES = (
@@ -75,7 +76,7 @@ def move_into_root(rootfs: str | None, layers: str = "") -> bool:
     for path, text in _OWN_FILES.items() if rootfs is None else ():
         _parent_of(site + path)
         Path(site + path).write_text(text)
-    for path in (WORKSPACE, TEMPORARY, PACKAGES, INPUTS, "/proc"):
+    for path in (WORKSPACE, TEMPORARY, PACKAGES, INPUTS, SKILLS, "/proc"):
         # A folder of the interpreter may lie below one of them.
         os.makedirs(site + path, mode=0o755, exist_ok=True)
     shows_processes = _bind_proc(host_proc, site + "/proc")
@@ -88,7 +89,7 @@ def move_into_root(rootfs: str | None, layers: str = "") -> bool:
 
 
 def _is_bound(source: str) -> bool:
-    """Whether a path is bound; links to programs are made anew, and a prefix that lies in /usr is there already."""
+    """Whether a path is bound; links to programs are recreated, and a prefix that lies in /usr is there already."""
     return os.path.exists(source) and not (os.path.islink(source) and source.count("/") == 1)
 
 
@@ -126,13 +127,14 @@ def mount_workspace(disk_bytes: int, files: int, uid: int) -> None:
         kernel.mount("tmpfs", folder, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
 
 
-def mount_inputs(files: Mapping[str, bytes]) -> None:
+def mount_inputs(folder: str, files: Mapping[str, bytes]) -> None:
     """The files that one job can read and not change."""
-    options = f"size={sum(map(len, files.values())) + _PAGE_BYTES * (len(files) + 1)},nr_inodes={len(files) + 2},mode=755"
-    kernel.mount("tmpfs", INPUTS, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
-    with JobFiles.open(INPUTS) as folder:
-        folder.place(files, frozenset())
-    kernel.make_read_only(INPUTS)
+    inodes = 2 + sum(1 + path.count("/") for path in files)
+    options = f"size={sum(map(len, files.values())) + _PAGE_BYTES * inodes},nr_inodes={inodes},mode=755"
+    kernel.mount("tmpfs", folder, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, options)
+    with JobFiles.open(folder) as inputs:
+        inputs.place(files, frozenset())
+    kernel.make_read_only(folder)
 
 
 def mount_layer(layer: str) -> None:

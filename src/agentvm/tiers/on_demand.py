@@ -32,7 +32,7 @@ class TiersOnDemand:
         self._scheduler: Scheduler | None = None
 
     async def scheduler(self) -> "Scheduler":
-        """The scheduler; the first call opens the tiers. `ShuttingDown` when the server stops meanwhile."""
+        """The scheduler; the first call opens the tiers. `ShuttingDown` when the server stops in the meantime."""
         self._wanted.set()
         await self._ready.wait()
         if self._scheduler is None:

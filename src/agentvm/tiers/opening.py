@@ -15,7 +15,7 @@ from agentvm.model.settings import MEMORY, Settings
 from agentvm.model.tier import Offer, TierName
 from agentvm.model.tier_settings import RemoteSettings
 from agentvm.model.tool_settings import PackageSettings
-from agentvm.tiers.base import RemoteAsk, Tier
+from agentvm.tiers.base import RemoteRequest, Tier
 from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, ContainerTier, open_container_tier
 from agentvm.tiers.docker_api import open_docker_api
 from agentvm.tiers.egress import EgressPolicy
@@ -26,7 +26,7 @@ from agentvm.tiers.process import open_process_tier
 from agentvm.tiers.remote import RemoteTier
 from agentvm.tiers.slots import default_slots
 
-Connect = Callable[[RemoteSettings], AbstractAsyncContextManager[RemoteAsk]]
+Connect = Callable[[RemoteSettings], AbstractAsyncContextManager[RemoteRequest]]
 UID_COUNT_MAX = 16_384
 """Uids from `tools.uids` on that jobs may have."""
 
@@ -90,7 +90,8 @@ def container_settings(settings: Settings) -> ContainerSettings | None:
 
 
 def _server_id(data_dir: str) -> str:
-    """The same after a restart, so that what a crashed server has left is found; a server in memory leaves its own id."""
+    """Returns an id that is the same after a restart, so that the containers of a crashed server are found; a server in memory
+    has a new one."""
     place = uuid.uuid4().hex if data_dir == MEMORY else f"{platform.node()}:{Path(data_dir).resolve()}"
     return hashlib.sha256(place.encode()).hexdigest()[:16]
 

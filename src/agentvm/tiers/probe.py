@@ -1,4 +1,4 @@
-"""Probe — what the launcher found out about this machine, as an offer and as lines for people.
+"""Probe — the launcher's report about this machine, as an offer and as lines for people.
 
 Nothing is guessed: the launcher has tried each wall in a child of its own before it reported.
 """
@@ -52,13 +52,14 @@ def offer_of(report: HostReport) -> Offer:
         egress=apart,
         packages=apart,
         calls=True,
+        talks=True,
         max_disk_bytes=MAX_DISK_BYTES,
         start_ms=START_MS,
     )
 
 
 async def probe(settings: LauncherSettings) -> HostReport:
-    """Returns what a launcher with these settings finds out; `TierBroken` if there is none."""
+    """Returns the report of a launcher with these settings; `TierBroken` if it cannot be started."""
     async with open_launcher_host(settings) as host, host.lease() as launcher:
         assert launcher.report is not None
         return launcher.report
@@ -75,7 +76,7 @@ class WallLine:
 
 
 def describe(report: HostReport) -> Iterator[WallLine]:
-    """The walls of this machine, each with what it means."""
+    """Returns the walls of this machine, each with its meaning."""
     if report.mode == "namespaces":
         yield WallLine("sandbox", True, "jobs run in namespaces of their own, with private mounts and no network")
     elif report.mode == "landlock":

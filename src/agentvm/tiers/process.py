@@ -13,7 +13,7 @@ from agentvm.errors.tool import TierBroken, TierUnavailable
 from agentvm.model.tier import Job, JobResult, Offer, TierName
 from agentvm.tiers.base import HostCalls, Process
 from agentvm.tiers.egress import EgressPolicy
-from agentvm.tiers.frames import Bounds, HostReport, JobWork
+from agentvm.tiers.frames import Bounds, HostAnswer, HostReport, JobWork
 from agentvm.tiers.jailed_job import JailedJob
 from agentvm.tiers.launcher_host import JailLink, LauncherHost, LauncherSettings, open_launcher_host
 from agentvm.tiers.layers import NO_INDEX, Layers, LayerSettings
@@ -127,7 +127,9 @@ def _work(job: Job, layer: str) -> JobWork:
         files=dict(job.files),
         executable=sorted(job.executable),
         inputs=dict(job.inputs),
+        skills=dict(job.skills),
         functions={name: list(parameters) for name, parameters in job.functions.items()},
+        known=[HostAnswer(id=number, value=one.value, error=one.error) for number, one in enumerate(job.known, 1)],
         network=bool(job.network),
         layer=layer,
     )

@@ -1,7 +1,7 @@
 """Relay — carries bytes between two sockets, both ways at once, in one task.
 
 Each direction holds one piece at a time and reads on only when that was taken, so a slow side slows its own direction and never
-the other. The end of one direction is passed on; the other may go on, since a request can end before its answer.
+the other. The end of one direction is passed on; the other may continue, since a request can end before its answer.
 """
 
 import select
@@ -13,6 +13,7 @@ from typing import Self
 import anyio
 
 _PIECE_BYTES = 64 * 1024
+_MOVES_MAX = 8
 
 
 class _Direction:
@@ -23,8 +24,13 @@ class _Direction:
         self.over = False
 
     def move(self, count: Callable[[int], None]) -> None:
-        """Moves what can be moved now. Raises `OSError` when the target is gone."""
-        while not self.over:
+        """Moves bytes that can be moved now, a part of them where both sides are fast: others wait for the event loop, too.
+
+        Raises `OSError` when the target is gone.
+        """
+        for _ in range(_MOVES_MAX):
+            if self.over:
+                return
             try:
                 if self.held:
                     self.held = self.held[self.target.send(self.held) :]
@@ -57,7 +63,7 @@ class Relay:
         self._poll.close()
 
     async def run(self, idle_seconds: float) -> None:
-        """Carries until both directions are over. `OSError` when a side is gone, or nothing moved for so long."""
+        """Carries until both directions are over. `OSError` when a side is gone, or nothing moved for this long."""
         while True:
             for direction in self._directions:
                 direction.move(self._count)

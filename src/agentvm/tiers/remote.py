@@ -1,8 +1,7 @@
-"""Remote tier — jobs on another AgentVM: a machine as a wall. It is asked as any client asks it, with a key of its own.
+"""Remote tier — jobs on another AgentVM: a machine as a wall. It is called like by any client, with its own key.
 
-The job's deadline goes along, and a job that is cancelled closes its connection, which ends it there. Whatever comes back is
-bounded and checked as if a stranger had sent it. When the connection drops, the job fails with that reason: nobody knows how
-far it came, so it is not run again.
+The job's deadline goes along, and a job that is cancelled closes its connection, which ends it there. Responses are bounded
+and validated as untrusted. When the connection is lost, the job fails: its progress is unknown, so it is not repeated.
 """
 
 import base64
@@ -15,9 +14,10 @@ import msgspec
 
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.tool import EgressRefused, TierBroken, TierUnavailable
-from agentvm.model.base import Record
+from agentvm.model.base import Record, record_from
+from agentvm.model.long_json import read_json
 from agentvm.model.tier import Enforces, Job, JobResult, JobUsage, Offer, TierName, Wall
-from agentvm.tiers.base import HostCalls, Process, RemoteAsk
+from agentvm.tiers.base import HostCalls, Process, RemoteRequest
 
 OFFER_SECONDS = 30.0
 """Time for which the other server's answer is believed."""
@@ -51,7 +51,7 @@ class RemoteOutcome(Record):
     timed_out: bool = False
     oom: bool = False
     usage: _Usage = _Usage()
-    value: object = None
+    value: msgspec.Raw = msgspec.Raw(b"null")
     files: dict[str, str | _FileData] = msgspec.field(default_factory=dict)
     deleted: tuple[str, ...] = ()
     executable: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class RemoteTier:
 
     name: TierName = "remote"
 
-    def __init__(self, ask: RemoteAsk, host: str) -> None:
+    def __init__(self, ask: RemoteRequest, host: str) -> None:
         self._ask = ask
         self._host = host
         self._offer: Offer | None = None
@@ -115,7 +115,7 @@ class RemoteTier:
     def _decoded(self, reply: bytes) -> RemoteOutcome:
         try:
             return msgspec.json.decode(reply, type=RemoteOutcome)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise _lost(f"The server {self._host} sent no result of a job: {error}") from None
 
 
@@ -126,7 +126,8 @@ def _lost(text: str) -> TierBroken:
 
 
 def _refusal(host: str, status: int, reply: bytes) -> TierUnavailable:
-    """The error of the other server: it has refused the job, so nothing was run; from 500 on nobody knows."""
+    """Returns the error of the other server: below status 500 it has refused the job, and nothing was run; from 500 on that is
+    unknown."""
     try:
         error = msgspec.json.decode(reply, type=dict[str, dict[str, object]])["error"]
         text = f"{error.get('code')}: {error.get('message')}"
@@ -148,9 +149,10 @@ def _request(job: Job) -> dict[str, object]:
         "stdin": job.stdin.decode(errors="replace"),
         "env": dict(job.env) | ({"AVM_CALL_KEY": job.key} if job.key else {}),
         "files": _as_data(job.files),
-        "executable": sorted(job.executable),
-        # A server that does not know the member runs all other jobs.
-        **({"inputs": _as_data(job.inputs)} if job.inputs else {}),
+        "executable": sorted(job.executable & job.files.keys()),
+        # A server that does not know one of them runs all other jobs.
+        **({"script": True} if job.script else {}),
+        **{name: _as_data(files) for name, files in (("inputs", job.inputs), ("skills", job.skills)) if files},
         "limits": {
             "timeoutMs": limits.wall_ms,
             "memoryBytes": limits.memory_bytes,
@@ -171,21 +173,21 @@ def _result(job: Job, outcome: RemoteOutcome) -> JobResult:
     files = {path: content.encode() if isinstance(content, str) else content.data for path, content in outcome.files.items()}
     output = outcome.stdout.encode(), outcome.stderr.encode()
     _check(files, outcome.deleted, job)
-    return JobResult(
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
+    try:
+        value = read_json(bytes(outcome.value))
+    except ValueError as error:
+        raise _lost(f"The other server sent a value that is no JSON: {error}") from None
+    return record_from(
+        JobResult,
+        outcome,
         stdout=output[0][: limits.output_bytes],
         stderr=output[1][: limits.output_bytes],
         truncated=outcome.truncated or sum(map(len, output)) > 2 * limits.output_bytes,
-        timed_out=outcome.timed_out,
-        oom=outcome.oom,
         duration_ms=max(0, min(outcome.duration_ms, limits.wall_ms + round(GRACE_SECONDS * 1000))),
+        value=value,
         usage=JobUsage(cpu_ms=max(0, outcome.usage.cpu_ms), max_rss_bytes=max(0, outcome.usage.max_rss_bytes)),
-        value=outcome.value,
         files=files,
-        deleted=outcome.deleted,
         executable=frozenset(outcome.executable) & files.keys(),
-        left_out=outcome.left_out,
     )
 
 

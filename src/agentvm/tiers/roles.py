@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from agentvm.tiers import frames
-from agentvm.tiers.frames import Asking, HostAnswer, JobWork, Value
+from agentvm.tiers.frames import VALUE_MAX_BYTES, Asking, HostAnswer, JobWork, Value
 from agentvm.tiers.mounts import PACKAGES
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -35,17 +35,21 @@ COMMON_MODULES = (
     "zoneinfo",
 )  # fmt: skip
 """Modules that are loaded beforehand where jailed code cannot read the standard library."""
+VARIABLE_MAX_BYTES = 64 * 1024
+"""The kernel refuses to start a program with a variable of more than 128 KiB, name included."""
 NOT_FOUND_STATUS = 127
 NOT_RUNNABLE_STATUS = 126
 
-_RUNNER = """
-import { writeSync } from "node:fs";
+_TOO_LARGE = f"The value has more than {VALUE_MAX_BYTES:,} bytes as JSON; write it into a file"
+_RUNNER = f"""
+import {{ readFileSync, writeSync }} from "node:fs";
 const module = await import("./main.mjs");
-if (typeof module.default === "function") {
-  const value = await module.default(JSON.parse(process.env.AVM_INPUT ?? "{}"));
+if (typeof module.default === "function") {{
+  const value = await module.default(JSON.parse(readFileSync(new URL("./input.json", import.meta.url), "utf8")));
   const bytes = Buffer.from(JSON.stringify(value === undefined ? null : value));
+  if (bytes.length > {VALUE_MAX_BYTES}) throw new Error("{_TOO_LARGE}");
   for (let at = 0; at < bytes.length; ) at += writeSync(3, bytes, at);
-}
+}}
 """
 
 
@@ -55,30 +59,32 @@ class ToolError(RuntimeError):
     __module__ = "__main__"
 
 
-_HIDDEN: list[str] = []
+_HIDDEN: dict[str, types.ModuleType] = {}
 _LIBRARY: list[str] = []
 
 
 def prepare() -> None:
-    """Notes what code must not find, once for all jobs. Called by the launcher, when it has loaded everything."""
-    _HIDDEN[:] = [name for name in sys.modules if name.partition(".")[0] in {"agentvm", "msgspec"}]
+    """Hides modules that code must not find, once for all jobs. Called by the launcher, when it has loaded everything."""
+    names = [name for name in sys.modules if name.partition(".")[0] in {"agentvm", "msgspec"}]
+    # Kept, since their functions run on.
+    _HIDDEN.update({name: sys.modules.pop(name) for name in names})
     # The standard library; nothing that was installed for the server.
     _LIBRARY[:] = [path for path in sys.path if path and "-packages" not in path]
 
 
-def environment(work: JobWork, workspace: str, temporary: str, inputs: str) -> dict[str, str]:
+def environment(work: JobWork, workspace: str, temporary: str, inputs: str, skills: str) -> dict[str, str]:
     """All variables of a job: a few that programs cannot do without, its arguments, and those it states itself."""
     variables = {"PATH": PATH, "HOME": workspace, "TMPDIR": temporary, "LANG": "C.UTF-8"}
     if work.inputs:
         variables["AVM_IN"] = inputs
+    if work.skills:
+        variables["AVM_SKILLS"] = skills
     if work.network:
         proxy = "http://127.0.0.1:3128"
         variables |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy)
     if work.role == "shell" and work.input is not None:
         arguments = json.loads(work.input)
         variables |= _as_variables(arguments if isinstance(arguments, dict) else {})
-    if work.role == "javascript" and work.input is not None:
-        variables["AVM_INPUT"] = work.input.decode()
     variables |= work.env
     if work.layer:
         variables["PYTHONPATH"] = ":".join(filter(None, [work.env.get("PYTHONPATH"), PACKAGES]))
@@ -88,7 +94,9 @@ def environment(work: JobWork, workspace: str, temporary: str, inputs: str) -> d
 def _as_variables(arguments: Mapping[str, Any]) -> dict[str, str]:
     names = {name: "ARG_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()) for name in arguments}
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
-    return {names[name]: text for name, text in texts.items() if "\0" not in text}
+    # Any other is on stdin alone: the program would not start.
+    fit = {name: text for name, text in texts.items() if "\0" not in text and len(text.encode()) <= VARIABLE_MAX_BYTES}
+    return {names[name]: text for name, text in fit.items()}
 
 
 def script_of(work: JobWork) -> dict[str, bytes]:
@@ -97,7 +105,9 @@ def script_of(work: JobWork) -> dict[str, bytes]:
         case "shell":
             return {"script.sh": work.code.encode()}
         case "javascript":
-            return {"main.mjs": work.code.encode(), "run.mjs": _RUNNER.encode()}
+            # Not a variable: the kernel takes none of more than 128 KiB.
+            arguments = b"{}" if work.input is None else work.input
+            return {"main.mjs": work.code.encode(), "run.mjs": _RUNNER.encode(), "input.json": arguments}
         case _:
             return {}
 
@@ -134,10 +144,10 @@ def find_program(name: str, path: str) -> str | None:
 
 def run_python(work: JobWork, variables: dict[str, str], calls: socket.socket) -> NoReturn:
     """Runs code in this interpreter and sends its value: that of `run(**input)`, or of the last expression."""
-    _put_on_its_own(variables)
+    _isolate(variables)
     status, out_of_memory, value = 1, False, b""
     try:
-        value = json.dumps(_evaluate(work, calls), allow_nan=False).encode()
+        value = _encoded(_evaluate(work, calls))
         status = 0
     finally:
         # Not an `except`: whatever the code raises ends here, and the process with it.
@@ -161,11 +171,9 @@ def _tell(calls: socket.socket, value: Value) -> None:
         pass
 
 
-def _put_on_its_own(variables: dict[str, str]) -> None:
+def _isolate(variables: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
-    for name in _HIDDEN:
-        sys.modules.pop(name, None)
     sys.argv = [MAIN]
     sys.path = [os.getcwd(), *_LIBRARY, *filter(None, variables.get("PYTHONPATH", "").split(":"))]
     sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
@@ -183,7 +191,7 @@ def _evaluate(work: JobWork, calls: socket.socket) -> Any:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     names: dict[str, Any] = {"__name__": "__main__", "__file__": MAIN}
     if work.functions:
-        names |= {"tools": _Tools(_HostLine(calls), work.functions), "ToolError": ToolError}
+        names |= {"tools": _Tools(_HostLine(calls, work.known), work.functions), "ToolError": ToolError}
         if "random" in code:
             # A program that is run again makes the same calls.
             importlib.import_module("random").seed(work.env.get("AVM_CALL_KEY"))
@@ -198,6 +206,14 @@ def _evaluate(work: JobWork, calls: socket.socket) -> Any:
     result = run(**arguments)
     # Loaded only now: it would make every fork of the launcher cost four times as much.
     return importlib.import_module("asyncio").run(result) if isinstance(result, types.CoroutineType) else result
+
+
+def _encoded(value: Any) -> bytes:
+    """The value of a program as JSON, unless the server would not take it."""
+    encoded = json.dumps(value, allow_nan=False).encode()
+    if len(encoded) > VALUE_MAX_BYTES:
+        raise ValueError(_TOO_LARGE)
+    return encoded
 
 
 def _is_json(value: Any) -> bool:
@@ -222,10 +238,15 @@ class _Tools:
 
 
 class _HostLine:
-    """Calls functions of the server, one at a time."""
+    """Calls functions of the server, one at a time.
 
-    def __init__(self, calls: socket.socket) -> None:
+    Of a program that is run again the first calls have their answers already. The server hears of each and ends the program if
+    it is another call than before, but the program does not wait for that.
+    """
+
+    def __init__(self, calls: socket.socket, answers: list[HostAnswer]) -> None:
         self._calls = calls
+        self._answers = answers
         self._lock = _thread.allocate_lock()
         self._count = 0
 
@@ -242,8 +263,9 @@ class _HostLine:
         body = json.dumps(arguments, allow_nan=False).encode()
         with self._lock:
             self._count += 1
-            frames.send(self._calls, Asking(id=self._count, name=name, args=body))
-            answer, _ = frames.receive(self._calls)
+            earlier = self._answers[self._count - 1] if self._count <= len(self._answers) else None
+            frames.send(self._calls, Asking(id=self._count, name=name, args=body, known=earlier is not None))
+            answer = earlier or frames.receive(self._calls)[0]
         if not isinstance(answer, HostAnswer) or answer.error is not None:
             raise ToolError(answer.error if isinstance(answer, HostAnswer) else f"{name} was not answered")
         return json.loads(answer.value)

@@ -1,6 +1,6 @@
 """Scheduler — runs each job on the tier that was decided for it, within the slots of that tier.
 
-A job moves to a stronger tier once, and only on two grounds: its engine is a subset that lacks what the code uses, found
+A job moves to a stronger tier once, and only on two grounds: its engine is a subset without a feature that the code uses, found
 before the code had any effect, or the tier broke before the code had begun. The move is part of the placement.
 """
 
@@ -20,11 +20,19 @@ from agentvm.tiers.slots import TierSlots
 logger = get_logger(__name__)
 
 BROKEN_MS = 5_000
-"""Time for which a tier that failed to start is not chosen again."""
+"""Time for which a tier that failed to start a job is not chosen for its tenant again."""
+
+
+Began = Callable[[Placed], None]
+"""Called when a job has its slot and begins: the time before it was spent waiting."""
 
 
 def _free() -> Mapping[str, int]:
     return {}
+
+
+def _unnoticed(placed: Placed) -> None:
+    """Does nothing when a job starts: it is not counted."""
 
 
 class Scheduler:
@@ -45,10 +53,11 @@ class Scheduler:
         self._clock = clock
         self._rules = rules
         self._prices = prices
-        self._broken: dict[TierName, int] = {}
+        # By tenant: it may be the job that cannot be started, and then nobody else is to notice.
+        self._broken: dict[tuple[TierName, str], int] = {}
 
-    async def offers(self) -> tuple[Offer, ...]:
-        """The offers of all tiers, from the weakest to the strongest."""
+    async def offers(self, tenant: str = "") -> tuple[Offer, ...]:
+        """The offers of all tiers to a tenant, from the weakest to the strongest."""
         ordered = sorted(self._tiers.values(), key=lambda tier: TIERS.index(tier.name))
         offers, prices = [await tier.offer() for tier in ordered], self._prices()
         return tuple(
@@ -56,60 +65,75 @@ class Scheduler:
                 offer,
                 free_slots=self._slots.free(offer.tier),
                 price_per_second=prices.get(offer.tier, offer.price_per_second),
-                broken_until=self._broken.get(offer.tier),
+                broken_until=self._broken.get((offer.tier, tenant)),
             )
             for offer in offers
         )
 
-    async def place(self, need: Need, rules: TierRules | None = None) -> Placed:
+    async def place(self, need: Need, rules: TierRules | None = None, *, tenant: str = "") -> Placed:
         """The tier for a job; `TierUnavailable` with the verdict on each. `rules` of a tenant only narrow the operator's."""
-        answer = decide(need, await self.offers(), self._rules().narrowed(rules or TierRules()), self._clock())
+        answer = decide(need, await self.offers(tenant), self._rules().narrowed(rules or TierRules()), self._clock())
         if isinstance(answer, Unplaced):
             raise TierUnavailable(answer.reason, details={"why": [list(verdict) for verdict in answer.why]})
         return answer
 
     async def run(
-        self, need: Need, job: Job, *, tenant: str, calls: HostCalls | None = None, rules: TierRules | None = None
+        self,
+        need: Need,
+        job: Job,
+        *,
+        tenant: str,
+        calls: HostCalls | None = None,
+        rules: TierRules | None = None,
+        began: Began = _unnoticed,
     ) -> tuple[Placed, JobResult]:
-        """Runs a job, on a second tier if the first one was left on one of the two grounds."""
-        placed = await self.place(need, rules)
+        """Runs a job, on a second tier if the first one was left on one of the two grounds. `began` is told of each start."""
+        placed = await self.place(need, rules, tenant=tenant)
         image = need.engine.removeprefix("image:") if need.engine.startswith("image:") else ""
         job = msgspec.structs.replace(job, owner=tenant, image=image)
         try:
-            return placed, await self._run(placed, job, calls)
+            return placed, await self._run(placed, job, calls, began)
         except TierBroken as error:
             if error.started:
                 raise
-            self._broken[placed.tier] = self._clock() + BROKEN_MS
-            logger.warning("tier_broken", tier=placed.tier, reason=str(error))
+            self._note_broken(placed.tier, tenant)
+            logger.warning("tier_broken", tier=placed.tier, tenant_id=tenant, reason=str(error))
             failure: TierUnavailable = error
         except EngineLacking as error:
             failure = error
-        placed = await self._escalate(need, placed, failure, rules)
-        return placed, await self._run(placed, job, calls)
+        placed = await self._escalate(need, placed, failure, rules, tenant)
+        return placed, await self._run(placed, job, calls, began)
 
-    async def _escalate(self, need: Need, first: Placed, failure: TierUnavailable, rules: TierRules | None) -> Placed:
+    def _note_broken(self, tier: TierName, tenant: str) -> None:
+        now = self._clock()
+        self._broken = {key: until for key, until in self._broken.items() if until > now}
+        self._broken[tier, tenant] = now + BROKEN_MS
+
+    async def _escalate(
+        self, need: Need, first: Placed, failure: TierUnavailable, rules: TierRules | None, tenant: str
+    ) -> Placed:
         stronger = [tier for tier in TIERS[TIERS.index(first.tier) + 1 :] if tier in self._tiers]
         if not stronger:
             raise failure
         # A subset has failed: only the whole engine is a step upwards.
         engine = FULL_ENGINES.get(need.engine, need.engine) if isinstance(failure, EngineLacking) else need.engine
-        second = await self.place(msgspec.structs.replace(need, tier=stronger[0], engine=engine), rules)
+        second = await self.place(msgspec.structs.replace(need, tier=stronger[0], engine=engine), rules, tenant=tenant)
         ground = f"left: {failure}"[:WHY_MAX]
         logger.info("job_escalated", tier=second.tier, left=first.tier, ground=ground)
         why = tuple((tier, ground if tier == first.tier else verdict) for tier, verdict in second.why)
         return msgspec.structs.replace(second, why=why, escalated_from=first.tier)
 
     @asynccontextmanager
-    async def open(self, need: Need, job: Job) -> AsyncIterator[Process]:
+    async def open(self, need: Need, job: Job, *, rules: TierRules | None = None) -> AsyncIterator[Process]:
         """Starts a program that lives until the context is left. It takes no slot."""
-        placed = await self.place(need)
+        placed = await self.place(need, rules)
         async with self._tiers[placed.tier].open(job) as process:
             yield process
 
-    async def _run(self, placed: Placed, job: Job, calls: HostCalls | None) -> JobResult:
+    async def _run(self, placed: Placed, job: Job, calls: HostCalls | None, began: Began) -> JobResult:
         tier = self._tiers[placed.tier]
         engine = engine_on(job.engine, await tier.offer()) or job.engine
         async with self._slots.hold(placed.tier, job.owner, job.limits.wall_ms / 1000) as seconds:
             limits = msgspec.structs.replace(job.limits, wall_ms=max(1, round(seconds * 1000)))
+            began(placed)
             return await tier.run(msgspec.structs.replace(job, engine=engine, limits=limits), calls)

@@ -154,18 +154,19 @@ def _ranges(allowed: list[int]) -> list[tuple[int, int]]:
 
 
 def deny(names: dict[str, int], machine: str = kernel.MACHINE) -> bytes:
-    """A filter that refuses only these calls, as a host's own profile does; for tests of hosts that forbid something."""
+    """A filter that refuses only these calls, as a host's own profile does; for tests of hosts that forbid system calls."""
     steps = [_step(_Step.LOAD, 4), *_is_not(_AUDIT[machine], [_allow()]), _step(_Step.LOAD, 0)]
     for number in names.values():
         steps += _is(number, [_refuse()])
     return b"".join([*steps, _allow()])
 
 
-def deny_namespaces(machine: str = kernel.MACHINE) -> bytes:
-    """A filter that refuses new namespaces, as Docker's default profile does."""
+def deny_namespaces(machine: str = kernel.MACHINE, *, only_clone: bool = False) -> bytes:
+    """A filter that refuses new namespaces, as Docker's default profile does; `only_clone` leaves `unshare`."""
     mask, unshare = _Mask.NAMESPACES, {"x86_64": 272, "aarch64": 97}[machine]
     block = [_argument(0), *_any_bit(mask, [_refuse()], [_allow()])]
-    steps = [_step(_Step.LOAD, 4), *_is_not(_AUDIT[machine], [_allow()]), _step(_Step.LOAD, 0), *_is(unshare, [_refuse()])]
+    steps = [_step(_Step.LOAD, 4), *_is_not(_AUDIT[machine], [_allow()]), _step(_Step.LOAD, 0)]
+    steps += [] if only_clone else _is(unshare, [_refuse()])
     return b"".join([*steps, *_is(kernel.number_of("clone"), block), _allow()])
 
 

@@ -1,9 +1,9 @@
 """System calls — the ones that a jailed program may make, by name, with their numbers on x86_64 and aarch64.
 
-Everything else is refused. Left out on purpose: whatever mounts, enters or creates namespaces, loads code into the kernel,
-traces or reads another process, opens files by handle, changes the clock, the host name or somebody's priority, keeps memory
-that no limit counts (`memfd_create`, `shmget`), or is young and wide (`io_uring`, `bpf`, `userfaultfd`, `keyctl`). The
-numbers of aarch64 come from the kernel's own headers and were never run.
+Everything else is refused. Left out on purpose: calls that mount, enter or create namespaces, load code into the kernel, trace
+or read another process, open files by handle, change the clock, the host name or a priority, keep memory that no limit counts
+(`memfd_create`, `shmget`), or are new and powerful (`io_uring`, `bpf`, `userfaultfd`, `keyctl`). The numbers of aarch64 come
+from the kernel's own headers and were never run.
 """
 
 # name:x86_64:aarch64; a dash where an architecture has no such call.

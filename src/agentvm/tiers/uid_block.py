@@ -1,6 +1,7 @@
 """Uid block — uids for the jobs of one launcher, which no other launcher on this machine uses at the same time.
 
-A block is held by a socket with an abstract name, which the kernel gives to one process only and takes back when that ends.
+A block is reserved by a socket with an abstract name, which the kernel assigns to one process only and releases when that
+ends.
 
 Part of the launcher's process: standard library only.
 """
@@ -23,7 +24,7 @@ class UidBlock:
 
     @classmethod
     def find(cls, first: int, count: int) -> "UidBlock":
-        """The first block below `first + count` that nobody holds; empty if there is none, or no right to it."""
+        """Returns the first free block below `first + count`; empty if there is none, or no permission."""
         if os.getuid() != 0 or not hasattr(socket, "AF_UNIX"):
             return cls()
         for begin in range(first, first + count - BLOCK_MAX + 1, BLOCK_MAX):

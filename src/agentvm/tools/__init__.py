@@ -1,1 +1,1 @@
-"""Tools — what an agent can call: HTTP requests, MCP servers, the web. Nothing foreign runs in the server process."""
+"""Tools — the tools of agents: HTTP requests, MCP servers, the web. Nothing foreign runs in the server process."""

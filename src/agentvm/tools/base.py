@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.base import Record
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import TenantId, UserId
 from agentvm.model.knowledge import FoundPassages
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.memory import Memory, MemoryId
 from agentvm.model.message import repair_text
 from agentvm.model.session_file import SessionFile
-from agentvm.model.tier import Placed, Unplaced
+from agentvm.model.tier import KnownAnswer, Placed, Unplaced
 from agentvm.model.tool import Effect, Repeat, World, default_repeat
 from agentvm.model.wait import Question as Question
 from agentvm.model.wait import QuestionAnswer as QuestionAnswer
@@ -30,6 +30,8 @@ RESULT_MAX_BYTES = 16 * 1024 * 1024
 IMAGE_MAX_BYTES = 5 * 1024 * 1024
 IMAGES_MAX = 20
 TIMEOUT_SECONDS = 60.0
+HELD_SECONDS = 60.0
+"""Time for which a call is held open for the answer of a person."""
 
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
 
@@ -50,7 +52,7 @@ class ResultFile(Record, tag="file", tag_field="type"):
 
 
 class ResultLink(Record, tag="link", tag_field="type"):
-    """An address that the tool names. Nobody has fetched it."""
+    """An address that the tool names. It has not been fetched."""
 
     uri: str
     name: str | None = None
@@ -60,7 +62,10 @@ ResultPart = ResultText | ResultImage | ResultFile | ResultLink
 
 
 class CallResult(Record):
-    """The result of a call: `value` is a text for `text` and `error-text`, any JSON for `json` and `error-json`."""
+    """The result of a call: `value` is a text for `text` and `error-text`, any JSON for `json` and `error-json`.
+
+    For `content` it is the value to compare with the schema of the result, if the tool has one.
+    """
 
     type: Literal["text", "json", "content", "error-text", "error-json"]
     value: object = None
@@ -80,7 +85,7 @@ class InputRequired(Record):
     kind: Literal["elicitation", "question", "timer", "child"] = "elicitation"
     """`question` for one of the agent itself, `timer` if nothing but time has to pass, `child` for a sub-agent that waits."""
     until: int | None = None
-    """When the call goes on by itself, for `timer`; when it is given up, for `child`."""
+    """The time at which the call continues, for `timer`; at which it is abandoned, for `child`."""
 
 
 class ConsentRequired(Record):
@@ -148,17 +153,19 @@ class CallMemory(Protocol):
         """Returns the memories that a person has written or kept, or an agent has written, the newest first."""
 
     async def remember(self, text: str) -> Memory:
-        """Adds a memory; a proposed one if text of strangers was read before."""
+        """Adds a memory; a proposed one if untrusted text was read before."""
 
     async def forget(self, memory_id: MemoryId) -> bool:
-        """Returns whether there was such a memory; `ToolFailed` if text of strangers was read before."""
+        """Returns whether there was such a memory; `ToolFailed` if untrusted text was read before."""
 
 
 class KnowledgeSource(Protocol):
     """The knowledge bases of a server."""
 
-    async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
-        """Returns the passages that fit a question best."""
+    async def search(
+        self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None, *, user_id: UserId | None = None
+    ) -> FoundPassages:
+        """Returns the passages that fit a question best, for a user whose usage that is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +184,14 @@ class OtherTools(Protocol):
     @property
     def tools(self) -> Sequence[ToolSpec]: ...
 
+    @property
+    def known(self) -> Sequence[KnownAnswer]:
+        """The results of the first calls, if the code is run again. They have to be made again all the same, in their order."""
+
     async def call(self, name: str, input: dict[str, object]) -> object:
         """Makes an ordinary call. Returns its result, any JSON value; `ToolFailed` for one that failed or was not made.
 
-        A call that has to wait for somebody does not return: the tool is cancelled, and called again with the same context.
+        A call that has to wait for an answer does not return: the tool is cancelled, and called again with the same context.
         """
 
 
@@ -188,15 +199,15 @@ Ask = Callable[[Question], Awaitable[QuestionAnswer]]
 
 
 def _unheard(progress: CallProgress) -> None:
-    """Progress that nobody listens to."""
+    """Ignores progress."""
 
 
 def _unplaced(placed: Placed | Unplaced) -> None:
-    """A tier that nobody asks about."""
+    """A callback that ignores the tier."""
 
 
 async def decline(question: Question) -> QuestionAnswer:
-    """Declines a question for which nobody can be asked."""
+    """Declines a question because no person is present."""
     return QuestionAnswer(action="decline")
 
 
@@ -211,7 +222,7 @@ class CallContext:
     """Time of the event loop's clock at which the caller will cancel, unless progress moves it."""
     progress: Callable[[CallProgress], None] = _unheard
     ask: Ask = decline
-    """Asks a person while the call is held open; for servers that cannot give `InputRequired`."""
+    """Asks a person while the call is held open; for servers that cannot return `InputRequired`."""
     resumption: Resumption | None = None
     placed: Callable[[Placed | Unplaced], None] = _unplaced
     """Told the tier that runs the code of the call, or why none does."""
@@ -231,8 +242,10 @@ class CallContext:
     """Searches the knowledge bases of the agent, for so many passages; None for an agent without any."""
     skills: "Callable[[str, str | None], Awaitable[SkillPart]] | None" = None
     """Reads a skill of the agent by its name, or a file of it by its path; None for an agent without any."""
+    skill_files: "Callable[[str | None], Awaitable[Mapping[str, bytes]]] | None" = None
+    """Reads all files of a skill of the agent, or of all its skills, by path below `/skills`; None for an agent without any."""
     inputs: "Callable[[int], Awaitable[Mapping[str, bytes]]] | None" = None
-    """Reads the files attached to the user's message, by name, up to so many bytes; None for a call without a message."""
+    """Reads the files attached to the user's message, by name, up to this many bytes; None for a call without a message."""
 
 
 Outcome = CallResult | InputRequired | ConsentRequired
@@ -314,14 +327,21 @@ class TraitsOfTool:
         return self.traits.writes_files
 
 
+def tool_spec(name: str, description: str, required: Sequence[str], properties: Mapping[str, object]) -> ToolSpec:
+    """Returns the spec of a tool that takes an object with these members, and no others."""
+    members = dict(properties)
+    schema = {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
 def text_result(text: str) -> CallResult:
-    return CallResult(type="text", value=sound(text))
+    return CallResult(type="text", value=plain_text(text))
 
 
 def error_result(text: str) -> CallResult:
-    return CallResult(type="error-text", value=sound(text))
+    return CallResult(type="error-text", value=plain_text(text))
 
 
-def sound(text: str) -> str:
+def plain_text(text: str) -> str:
     """Returns the text without control characters, so without terminal escapes, as text that JSON can carry."""
     return repair_text(text).translate(_CONTROL)

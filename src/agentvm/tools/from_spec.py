@@ -1,4 +1,4 @@
-"""Tools from specs — makes the tool of an image out of what its build has stored: kind, entry, schemas, sandbox."""
+"""Tools from specs — makes the tool of an image out of the spec that its build has stored: kind, entry, schemas, sandbox."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,7 +55,6 @@ class ToolFactory:
                 parts=msgspec.convert(target.get("http") or {}, HttpRequestParts),
                 traits=_traits(target, runtime),
                 http=self.http,
-                output_schema=target.get("outputSchema"),
             )
         if runtime == "mcp":
             return _mcp_tool(described, target, self.mcp)
@@ -89,27 +88,26 @@ def _granted_name(uri: str) -> str:
     return parsed.name if parsed.owner is None else f"{parsed.owner}/{parsed.name}"
 
 
-def _mcp_tool(told: ToolSpec, target: Mapping[str, Any], servers: McpServers) -> McpTool:
+def _mcp_tool(spec: ToolSpec, target: Mapping[str, Any], servers: McpServers) -> McpTool:
     entry = parse_mcp(str(target["entry"]))
     if entry.tool is None:
         raise ToolFailed(f"{target['entry']} is a set of tools, which cannot be called")
     pinned = ListedTool(
         name=entry.tool,
         title=target.get("title"),
-        description=told.description,
-        input_schema=told.input_schema,
+        description=spec.description,
+        input_schema=spec.input_schema,
         output_schema=target.get("outputSchema"),
         annotations=target.get("annotations"),
     )
     return McpTool(
-        spec=told,
+        spec=spec,
         servers=servers,
         entry=entry,
         name=entry.tool,
         traits=_traits(target, "mcp"),
         pin=target.get("pin"),
         pinned=pinned,
-        output_schema=target.get("outputSchema"),
         headers_allowed=bool(target.get("headers")),
     )
 

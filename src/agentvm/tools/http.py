@@ -1,8 +1,8 @@
 """HTTP tools — a call is one request to one literal host.
 
 The model chooses values, never the host, a header's name or a further segment of the path. An argument stands in the path, in
-`query` or in `headers` where the author put it; the others form the body, or the query of a GET. Secrets are asked for by name
-with each call, go to the host of the entry only, and are taken out of what it answers.
+`query` or in `headers` where the author put it; the others form the body, or the query of a GET. Secrets are read by name for
+each call, sent to the host of the entry only, and redacted from its response.
 """
 
 import re
@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import msgspec
@@ -19,12 +19,13 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.errors.tool import SecretNotGranted
+from agentvm.model.long_json import folded, read_json, unfolded
 from agentvm.model.public_address import parse_host
 from agentvm.model.secret import Secret
 from agentvm.model.secret_grant import SecretUse
-from agentvm.resources.schema import misfits
 from agentvm.resources.tool import HttpRequestParts
 from agentvm.resources.tool_entry import arguments_of, fill, parse_http, secrets_of
+from agentvm.sharing.large_work import go_through
 from agentvm.tools.base import (
     IMAGE_MAX_BYTES,
     CallContext,
@@ -34,14 +35,13 @@ from agentvm.tools.base import (
     ResultImage,
     TraitsOfTool,
     error_result,
-    sound,
+    plain_text,
     text_result,
 )
 from agentvm.tools.redaction import Redaction
 from agentvm.tools.safe_http import Fetched, Outgoing, SafeHttp, parse_url
 
 ERROR_BODY_MAX = 2_000
-_QUOTED_MAX = 2_000
 _NO_BODY = frozenset({"GET", "HEAD"})
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _RESERVED = re.compile(
@@ -62,7 +62,6 @@ class HttpTool(TraitsOfTool):
     parts: HttpRequestParts
     traits: CallTraits
     http: SafeHttp
-    output_schema: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         address = parse_http(self.entry).address
@@ -78,13 +77,17 @@ class HttpTool(TraitsOfTool):
         """Makes the request. The result is the picked part of a JSON response, a text, an image or a file."""
         granted = await self._granted(context)
         request = self.request(input, granted, context.key)
-        fetched = await self.http.send(request, timeout_seconds=self.timeout_seconds)
+        fetched = await self.http.send(request, owner=context.caller.tenant_id, timeout_seconds=self.timeout_seconds)
+        return await go_through(context.caller.tenant_id, len(fetched.body), partial(self._read, request, fetched, granted))
+
+    def _read(self, request: Outgoing, fetched: Fetched, granted: Mapping[str, Secret]) -> CallResult:
+        """Returns the result that a response holds."""
         # Before anything is cut off: a half of a secret would not be recognised.
         fetched = Fetched(fetched.status, fetched.url, fetched.headers, Redaction(granted).clean(fetched.body))
         if not any(fnmatchcase(str(fetched.status), pattern.replace("x", "?")) for pattern in self.parts.ok):
-            body = sound(fetched.text[:ERROR_BODY_MAX])
+            body = plain_text(fetched.text[:ERROR_BODY_MAX])
             return error_result(f"{request.url.host} answered with status {fetched.status}: {body}")
-        return self._checked(self._result(fetched))
+        return self._result(fetched)
 
     async def _granted(self, context: CallContext) -> dict[str, Secret]:
         """Returns the secrets of the request, each granted for every place in which it stands."""
@@ -152,25 +155,19 @@ class HttpTool(TraitsOfTool):
 
     def _picked(self, fetched: Fetched) -> CallResult:
         try:
-            value = msgspec.json.decode(fetched.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            quoted = sound(fetched.text[:ERROR_BODY_MAX])
+            value = read_json(fetched.body)
+        except ValueError:
+            quoted = plain_text(fetched.text[:ERROR_BODY_MAX])
             return error_result(f"{self.spec.name} expected JSON, and got: {quoted}")
         if not self.parts.pick:
             return CallResult(type="json", value=value)
         try:
-            return CallResult(type="json", value=pointed(value, self.parts.pick))
+            return CallResult(type="json", value=folded(pointed(unfolded(value), self.parts.pick)))
         except LookupError:
-            return error_result(f"The response has nothing at {shorten(self.parts.pick)}: {_quoted(value)}")
-
-    def _checked(self, result: CallResult) -> CallResult:
-        """A result that does not fit is an error that quotes it: the model can still use what is there."""
-        if self.output_schema is None or result.type not in ("json", "text"):
-            return result
-        faults = misfits("outputSchema", self.output_schema, result.value)
-        if not faults:
-            return result
-        return error_result(f"The result does not fit its schema ({'; '.join(map(str, faults))}): {_quoted(result.value)}")
+            quoted = plain_text(fetched.text[:ERROR_BODY_MAX])
+            return error_result(f"The response has nothing at {shorten(self.parts.pick)}: {quoted}")
+        except ValueError as error:
+            raise ToolFailed(f"{self.spec.name} answered with JSON that cannot be read: {error}") from None
 
 
 class _Filled(NamedTuple):
@@ -182,7 +179,7 @@ class _Filled(NamedTuple):
 def _filled(
     templates: Mapping[str, str], input: Mapping[str, object], granted: Mapping[str, Secret], used: set[str]
 ) -> Iterator[_Filled]:
-    """Yields the pairs of `query` or `headers`. One whose argument was not given is left out; a list gives several."""
+    """Yields the pairs of `query` or `headers`. A parameter without an argument is left out; a list adds several."""
     for name, template in templates.items():
         arguments = tuple(arguments_of(template))
         used.update(arguments)
@@ -201,7 +198,7 @@ def _filled(
 
 
 def _path(template: str, input: Mapping[str, object]) -> str:
-    """Fills the path: an argument is (a part of) one segment, whatever characters it has."""
+    """Fills the path: an argument is (a part of) one segment, with any characters."""
     segments = []
     for segment in template.split("/"):
         arguments = tuple(arguments_of(segment))
@@ -243,8 +240,3 @@ def pointed(value: object, pointer: str) -> object:
         else:
             raise LookupError(name)
     return value
-
-
-def _quoted(value: object) -> str:
-    text = _text(value)
-    return text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}…"

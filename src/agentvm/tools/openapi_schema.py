@@ -63,7 +63,7 @@ class References:
         return f"#/$defs/{self._names[key]}"
 
     def definitions(self) -> dict[str, object]:
-        """Returns all that was defined, with what that refers to in turn."""
+        """Returns all definitions, with those that they refer to in turn."""
         while self._waiting:
             name, target = self._waiting.pop()
             self._definitions[name] = converted(target, self)
@@ -94,7 +94,7 @@ def converted(schema: object, references: References) -> dict[str, object]:
 
 
 def _of_3_1(schema: dict[str, object], *, nullable: bool) -> dict[str, object]:
-    """Rewrites what 3.0 says in another way: null, and limits that are excluded."""
+    """Rewrites the parts that 3.0 writes differently: null, and excluded limits."""
     for limit in ("Minimum", "Maximum"):
         excluded = schema.get(f"exclusive{limit}")
         if isinstance(excluded, bool):

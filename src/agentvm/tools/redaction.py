@@ -1,4 +1,4 @@
-"""Redaction — takes secrets out of what a tool gave: servers like to repeat what they were sent."""
+"""Redaction — removes secrets from the result of a tool: servers often repeat their input."""
 
 import base64
 import json
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from agentvm.model.long_json import folded, unfolded
 from agentvm.model.secret import Secret
 
 SECRET_CHARACTERS_MIN = 5
@@ -14,7 +15,7 @@ SECRET_CHARACTERS_MIN = 5
 
 
 class Redaction:
-    """The secrets that one call was given, in the forms in which they can come back."""
+    """The secrets of one call, in the encodings in which they can be returned."""
 
     def __init__(self, secrets: Mapping[str, Secret]) -> None:
         forms: dict[bytes, bytes] = {}
@@ -24,6 +25,8 @@ class Redaction:
                     forms[form] = f"[secret {name}]".encode()
         # The longest first: a form may contain another.
         self._forms = sorted(forms.items(), key=lambda item: -len(item[0]))
+        # As they stand in the JSON of a text: some have characters that are escaped there.
+        self._probes = tuple({probe for form in forms for probe in (form, _in_json(form))})
 
     def clean(self, body: bytes) -> bytes:
         """Returns the bytes with the name of each secret in its place."""
@@ -36,7 +39,22 @@ class Redaction:
 
     def clean_value(self, value: object) -> object:
         """Returns a JSON value without secrets, in its texts, names and numbers. A value without any is the same object."""
-        if not self._forms or isinstance(value, bool | None):
+        if not self._may_be_in(value):
+            return value
+        return folded(self._cleaned(unfolded(value))) if isinstance(value, msgspec.Raw) else self._cleaned(value)
+
+    def _may_be_in(self, value: object) -> bool:
+        """Whether a value can hold a secret: looked for in its JSON as a whole, since most values hold none."""
+        if not self._forms:
+            return False
+        try:
+            body = msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            return True
+        return any(form in body for form in self._probes)
+
+    def _cleaned(self, value: object) -> object:
+        if isinstance(value, bool | None):
             return value
         match value:
             case str():
@@ -46,11 +64,19 @@ class Redaction:
                 clean = self.clean_text(text)
                 return value if clean == text else clean
             case Mapping():
-                return {self.clean_text(str(name)): self.clean_value(item) for name, item in value.items()}
+                return {self.clean_text(str(name)): self._cleaned(item) for name, item in value.items()}
             case list() | tuple():
-                return [self.clean_value(item) for item in value]
+                return [self._cleaned(item) for item in value]
             case _:
                 return value
+
+
+def _in_json(form: bytes) -> bytes:
+    """Returns a form as it stands within a text of JSON; itself if that is no text."""
+    try:
+        return msgspec.json.encode(form.decode())[1:-1]
+    except UnicodeDecodeError:
+        return form
 
 
 def _forms(value: str) -> tuple[bytes, ...]:

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from agentvm.model.public_address import AddressRules
 from agentvm.model.tier_settings import RemoteSettings
-from agentvm.tiers.base import RemoteAsk
+from agentvm.tiers.base import RemoteRequest
 from agentvm.tools.safe_http import Outgoing, SafeHttp, parse_url
 
 REPLY_MAX_BYTES = 128 * 1024 * 1024
 
 
 @asynccontextmanager
-async def open_remote_server(settings: RemoteSettings) -> AsyncIterator[RemoteAsk]:
+async def open_remote_server(settings: RemoteSettings) -> AsyncIterator[RemoteRequest]:
     """Yields the function that asks the server of `tools.remote`."""
     assert settings.url is not None
     base = parse_url(settings.url)

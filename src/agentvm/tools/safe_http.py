@@ -9,7 +9,7 @@ import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
@@ -21,17 +21,20 @@ import httpx2
 
 from agentvm.errors import ToolFailed, shorten
 from agentvm.errors.tool import EgressRefused
-from agentvm.model.address import IpAddress
 from agentvm.model.public_address import AddressRules, Host, is_public, parse_host
-from agentvm.sharing.checked_address import Resolve, checked_addresses, resolve_host
+from agentvm.sharing.checked_address import Resolve
+from agentvm.sharing.fair_slots import FairSlots, HeldSlots
+from agentvm.sharing.name_lookup import resolve_host
 from agentvm.tools.base import RESULT_MAX_BYTES, TIMEOUT_SECONDS
+from agentvm.tools.checked_network import CheckedNetwork
 from agentvm.version import VERSION
 
 PUBLIC_ONLY = AddressRules()
 REDIRECTS_MAX, PORT_MAX = 5, 65_535
 URL_MAX = 8 * 1024
-CONNECTIONS_MAX = 200
-_CONNECT_SECONDS = 5.0
+CONNECTIONS_MAX = 512
+OWNER_CONNECTIONS_MAX = 128
+"""Connections of one tenant at a time: a server that does not answer holds one for as long as a tool may take."""
 _SILENCE_SECONDS = 60.0
 _KEPT_SECONDS = 15.0
 _PIECE_BYTES = 64 * 1024
@@ -50,48 +53,7 @@ _FINAL_URL = "agentvm.url"
 _MAX_BYTES = "agentvm.max_bytes"
 _SECRET_HEADERS = "agentvm.secret_headers"
 _STAYS = "agentvm.stays"
-
-
-class CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """Connects to allowed addresses only; `EgressRefused` names the host."""
-
-    def __init__(self, rules: AddressRules, resolve: Resolve = resolve_host) -> None:
-        self._rules, self._resolve = rules, resolve
-        self._network = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature of httpcore2
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        addresses = await self.check(host, port)
-        for address in addresses[:-1]:
-            try:
-                return await self._network.connect_tcp(str(address), port, _CONNECT_SECONDS, local_address, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return await self._network.connect_tcp(str(addresses[-1]), port, _CONNECT_SECONDS, local_address, socket_options)
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,  # noqa: ASYNC109 - the signature of httpcore2
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        raise EgressRefused("Tools may not connect to sockets of this machine")
-
-    async def sleep(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
-
-    async def check(self, name: str, port: int) -> tuple[IpAddress, ...]:
-        """Returns addresses of the host, every one allowed; a single address that is not refuses the host."""
-        try:
-            return await checked_addresses(name, port, self._rules, self._resolve)
-        except OSError as error:
-            raise httpcore2.ConnectError(str(error)) from error
+_OWNER = "agentvm.owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +64,7 @@ class Outgoing:
     url: httpx2.URL
     headers: tuple[tuple[str, str], ...] = ()
     has_secrets: bool = False
-    """The request has secrets, in whatever place: a redirect to another host is refused."""
+    """The request has secrets, in any place: a redirect to another host is refused."""
     secret_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     content: bytes = b""
 
@@ -140,6 +102,7 @@ class SafeHttp:
     ) -> None:
         self.rules = rules
         self.network = CheckedNetwork(rules, resolve)
+        self._slots = FairSlots(CONNECTIONS_MAX, share=OWNER_CONNECTIONS_MAX, idle_first=True)
         self._ssl_context = ssl_context
         self._pool: httpcore2.AsyncConnectionPool | None = None
         self._client: httpx2.AsyncClient | None = None
@@ -153,9 +116,17 @@ class SafeHttp:
             await pool.aclose()
 
     async def send(
-        self, request: Outgoing, *, timeout_seconds: float = TIMEOUT_SECONDS, max_bytes: int = RESULT_MAX_BYTES
+        self,
+        request: Outgoing,
+        *,
+        owner: str | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        max_bytes: int = RESULT_MAX_BYTES,
     ) -> Fetched:
-        """Sends a request and reads the response. Every failure is a `ToolFailed`; a status of 400 and above is a response."""
+        """Sends a request for a tenant, or for the server itself, and reads the response.
+
+        Every failure is a `ToolFailed`; a status of 400 and above is a response.
+        """
         if self._client is None:
             self._client = self.client()
         secret = frozenset(name.lower() for name, _ in request.secret_headers)
@@ -166,22 +137,32 @@ class SafeHttp:
                     request.url,
                     headers=[*request.headers, *request.secret_headers],
                     content=request.content or None,
-                    extensions={_SECRET_HEADERS: secret, _MAX_BYTES: max_bytes, _STAYS: request.has_secrets},
+                    extensions={
+                        _SECRET_HEADERS: secret,
+                        _MAX_BYTES: max_bytes,
+                        _STAYS: request.has_secrets,
+                        _OWNER: owner,
+                    },
                 )
         except TimeoutError:
             raise ToolFailed(f"{request.url.host} did not answer within {timeout_seconds:g} seconds") from None
         except httpx2.HTTPError as error:
-            raise ToolFailed(f"{request.url.host} could not be asked: {type(error).__name__}") from None
+            raise ToolFailed(f"{request.url.host} could not be reached: {type(error).__name__}") from None
         final = response.extensions[_FINAL_URL]
         assert isinstance(final, str)
         return Fetched(response.status_code, final, response.headers, response.content)
 
     def client(
-        self, *, redirects: int = REDIRECTS_MAX, max_bytes: int = RESULT_MAX_BYTES, auth: httpx2.Auth | None = None
+        self,
+        *,
+        owner: str | None = None,
+        redirects: int = REDIRECTS_MAX,
+        max_bytes: int = RESULT_MAX_BYTES,
+        auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         """Returns a client over the shared connections, for libraries that bring their own requests. It keeps no cookies
         and may be closed at any time; `redirects` of 0 leaves redirects to the library."""
-        transport = SafeTransport(self._connections(), redirects=redirects, max_bytes=max_bytes)
+        transport = SafeTransport(self._connections(), self._slots, owner=owner, redirects=redirects, max_bytes=max_bytes)
         client = httpx2.AsyncClient(
             transport=transport, auth=auth, trust_env=False, follow_redirects=False, timeout=_TIMEOUTS, headers=_HEADERS
         )
@@ -217,15 +198,26 @@ def _trusted() -> ssl.SSLContext:
 class SafeTransport(httpx2.AsyncBaseTransport):
     """Sends the requests of one client over the shared connections."""
 
-    def __init__(self, pool: httpcore2.AsyncConnectionPool, *, redirects: int, max_bytes: int) -> None:
-        self._pool, self._redirects, self._max_bytes = pool, redirects, max_bytes
+    def __init__(
+        self, pool: httpcore2.AsyncConnectionPool, slots: FairSlots, *, owner: str | None, redirects: int, max_bytes: int
+    ) -> None:
+        self._pool, self._slots, self._owner, self._redirects, self._max_bytes = pool, slots, owner, redirects, max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         hop = Hop.of(request)
+        held = await self._slots.acquire(request.extensions.get(_OWNER) or self._owner)
+        with ExitStack() as unless_answered:
+            unless_answered.callback(held.release)
+            hop, response = await self._follow(hop, request)
+            unless_answered.pop_all()
+        return self._received(hop, response, request.extensions.get(_MAX_BYTES, self._max_bytes), held)
+
+    async def _follow(self, hop: "Hop", request: httpx2.Request) -> "tuple[Hop, httpcore2.Response]":
+        """Returns the last hop of a request, and its response."""
         for _ in range(self._redirects + 1):
             response = await self._send(hop, request.extensions.get("timeout"))
             if response.status not in _REDIRECTS or not self._redirects:
-                return self._received(hop, response, request.extensions.get(_MAX_BYTES, self._max_bytes))
+                return hop, response
             try:
                 hop = hop.follow(response.status, _location(response))
             finally:
@@ -245,10 +237,10 @@ class SafeTransport(httpx2.AsyncBaseTransport):
                 )
             )
 
-    def _received(self, hop: "Hop", response: httpcore2.Response, max_bytes: int) -> httpx2.Response:
+    def _received(self, hop: "Hop", response: httpcore2.Response, max_bytes: int, held: HeldSlots) -> httpx2.Response:
         encoding = httpx2.Headers(response.headers).get("content-encoding", "").strip().lower()
         headers = [(name, value) for name, value in response.headers if name.lower() not in _OF_ENCODED]
-        body = _Body(response, hop.url.host, encoding, max_bytes)
+        body = _Body(response, hop.url.host, encoding, max_bytes, held)
         return httpx2.Response(response.status, headers=headers, stream=body, extensions={_FINAL_URL: str(hop.url)})
 
     async def aclose(self) -> None:
@@ -260,13 +252,17 @@ def _explained(host: str) -> Iterator[None]:
     """Words the failures of a connection for a model: none of them tells about this machine or its network."""
     try:
         yield
-    except httpcore2.TimeoutException:
-        raise ToolFailed(f"{host} did not answer in time") from None
+    except httpcore2.TimeoutException as error:
+        failure = ToolFailed(f"{host} did not answer in time")
+        failure.unsent = isinstance(error, httpcore2.ConnectTimeout | httpcore2.PoolTimeout)
+        raise failure from None
     except httpcore2.ConnectError as error:
         cause = "its certificate is not valid" if isinstance(error.__context__, ssl.SSLError) else "there is no connection"
-        raise ToolFailed(f"{host} could not be reached: {cause}") from None
+        failure = ToolFailed(f"{host} could not be reached: {cause}")
+        failure.unsent = True
+        raise failure from None
     except (httpcore2.NetworkError, httpcore2.ProtocolError):
-        raise ToolFailed(f"{host} broke the connection off, or does not speak HTTP") from None
+        raise ToolFailed(f"{host} closed the connection, or does not speak HTTP") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +293,7 @@ class Hop:
         try:
             url = self.url.join(location)
         except httpx2.InvalidURL:
-            raise ToolFailed(f"{self.url.host} redirects to an address that is none") from None
+            raise ToolFailed(f"{self.url.host} redirects to an invalid address") from None
         check_url(url)
         if self.url.scheme == "https" and url.scheme != "https":
             raise EgressRefused(f"{self.url.host} redirects from https to http, which is not followed")
@@ -343,7 +339,7 @@ def parse_url(text: str) -> httpx2.URL:
 
 
 def endpoint_of(text: str) -> str | None:
-    """Returns host and port of an address, as `AddressRules.parse` reads them; None for what is no address."""
+    """Returns host and port of an address, as `AddressRules.parse` reads them; None for a text that is not an address."""
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, TypeError):
@@ -366,12 +362,13 @@ def _location(response: httpcore2.Response) -> str:
 class _Body(httpx2.AsyncByteStream):
     """The body of a response, decompressed piece by piece. Too many bytes fail it before they are kept."""
 
-    def __init__(self, response: httpcore2.Response, host: str, encoding: str, max_bytes: int) -> None:
+    def __init__(self, response: httpcore2.Response, host: str, encoding: str, max_bytes: int, held: HeldSlots) -> None:
         self._response, self._host, self._encoding, self._max_bytes = response, host, encoding, max_bytes
+        self._held = held
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._encoding not in ("", "identity", "gzip", "x-gzip"):
-            raise ToolFailed(f"{self._host} answers in the encoding {shorten(self._encoding)!r}, which was not asked for")
+            raise ToolFailed(f"{self._host} answers in the encoding {shorten(self._encoding)!r}, which was not requested")
         inflate = zlib.decompressobj(zlib.MAX_WBITS | 16) if "gzip" in self._encoding else None
         received = yielded = 0
         with _explained(self._host):
@@ -387,7 +384,10 @@ class _Body(httpx2.AsyncByteStream):
                     raise ToolFailed(f"{self._host} answers with more than {self._max_bytes} bytes")
 
     async def aclose(self) -> None:
-        await self._response.aclose()
+        try:
+            await self._response.aclose()
+        finally:
+            self._held.release()
 
 
 def _inflated(inflate: "zlib._Decompress", raw: bytes) -> Iterable[bytes]:

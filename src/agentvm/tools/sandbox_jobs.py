@@ -6,7 +6,7 @@ network and the limits are the server's defaults.
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from agentvm.errors import InvalidInput, ToolFailed, shorten
 from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.base import Record
-from agentvm.model.tier import Job, JobLimits, Need, TierName
+from agentvm.model.session_file import NAME_MAX_BYTES, folders_of
+from agentvm.model.tier import INSTALL_SECONDS_MAX, Job, JobLimits, Need, TierName
 from agentvm.resources.sandbox import PATH_DEPTH_MAX, PATH_MAX, SandboxLimits
 from agentvm.resources.tool import ToolNeeds
 
@@ -25,6 +26,8 @@ OUTPUT_MAX_BYTES = 16 * 1024 * 1024
 PROCESSES_MAX = 512
 CPU_SECONDS_MAX = 600
 NO_NEEDS = ToolNeeds()
+GRACE_SECONDS = 10.0
+"""Time beyond that of a job, for its start and its end."""
 _DEFAULTS = JobLimits()
 _ENGINES = {"python": "python", "shell": "shell", "node": "javascript", "javascript": "javascript"}
 """Names of a sandbox's `runtime` with the engine of each."""
@@ -92,6 +95,14 @@ def limits_of(*layers: SandboxLimits) -> JobLimits:
     )
 
 
+def call_seconds(limits: JobLimits, packages: Collection[str]) -> float:
+    """Time after which the job of a call has ended, by its own limit: its result then says so, with all that it wrote.
+
+    The first job with some packages waits until they are installed.
+    """
+    return limits.wall_ms / 1000 + GRACE_SECONDS + (INSTALL_SECONDS_MAX if packages else 0)
+
+
 def limits_needed(needs: ToolNeeds) -> SandboxLimits:
     """The limits that a tool needs, as those of a sandbox: they hold where its sandbox states none."""
     return SandboxLimits(
@@ -105,7 +116,7 @@ def limits_needed(needs: ToolNeeds) -> SandboxLimits:
 def need_of(job: Job, spec: SandboxSpec, needs: ToolNeeds = NO_NEEDS) -> Need:
     """The least that a tier must give to the job: the sandbox and the tool state it together.
 
-    `TierUnavailable` when the limits of the job are below what the tool needs.
+    `TierUnavailable` when the limits of the job are below the tool's needs.
     """
     if spec.isolator is not None and spec.isolator not in _ISOLATORS:
         names = ", ".join(_ISOLATORS)
@@ -168,7 +179,7 @@ def image_of(spec: SandboxSpec) -> str | None:
 
 
 def check_files(files: Mapping[str, bytes], limits: JobLimits) -> None:
-    """Refuses paths that leave the workspace, and files that do not fit into it."""
+    """Refuses paths that leave the workspace or that no file can have, and files that do not fit into it."""
     for path in files:
         parts = path.split("/")
         if (
@@ -176,8 +187,14 @@ def check_files(files: Mapping[str, bytes], limits: JobLimits) -> None:
             or "\0" in path
             or len(path.encode()) > PATH_MAX
             or len(parts) > PATH_DEPTH_MAX
+            or any(len(part.encode()) > NAME_MAX_BYTES for part in parts)
         ):
-            raise InvalidInput(f"files: {shorten(path)!r} is not a path in a workspace: it must be relative, without . and ..")
+            raise InvalidInput(
+                f"files: {shorten(path)!r} is not a path in a workspace: it must be relative, without . and .., with names of "
+                f"up to {NAME_MAX_BYTES} bytes"
+            )
+        if above := next((folder for folder in folders_of(path) if folder in files), None):
+            raise InvalidInput(f"files: {shorten(above)!r} cannot be a file and the folder of {shorten(path)!r}")
     size = sum(map(len, files.values()))
     if size > limits.disk_bytes or len(files) > limits.files:
         raise WorkspaceFull(f"{len(files)} files of {size} bytes; the workspace holds {limits.files} of {limits.disk_bytes}")

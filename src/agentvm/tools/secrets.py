@@ -1,24 +1,26 @@
-"""Secrets of tools — gives a value to a call if its tenant has granted it to the tool, for this use and this host.
+"""Secrets of tools — passes a value to a call if its tenant has granted it to the tool, for this use and this host.
 
-A tool has names of secrets only, and a stranger may have written it: without a grant by the tenant that calls it, it gets none.
-A value in a header or a query goes to granted hosts; one in a variable goes to code that can reach granted hosts only. Whatever
-comes back from the tool is searched for the values that its call was given.
+A tool has names of secrets only, and a stranger may have written it: without a grant by the tenant that calls it, it gets
+none. A value in a header or a query goes to granted hosts; one in a variable goes to code that can reach granted hosts only.
+The result of the tool is searched for the values that its call received.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.errors.tool import SecretNotGranted
-from agentvm.log import conceal_here
+from agentvm.log import mask_in_logs
 from agentvm.model.allowed_host import is_allowed
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 from agentvm.model.secret_grant import SecretGrant, SecretUse
 from agentvm.model.tool import Effect, Repeat, World
+from agentvm.sharing.large_work import go_through
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.vault import Vault
 from agentvm.tools.base import (
@@ -96,7 +98,7 @@ class SecretGrants:
 
 @dataclass(frozen=True, slots=True)
 class CallSecrets:
-    """The secrets of one call, and what was given of them."""
+    """The secrets of one call, and those that were used."""
 
     grants: SecretGrants
     grantee: Grantee
@@ -117,7 +119,7 @@ class CallSecrets:
         return {name: self.given[name].reveal() for name in self.names}
 
     def _keep(self, name: str, value: Secret) -> Secret:
-        conceal_here(value.reveal())
+        mask_in_logs(value.reveal())
         self.given[name] = value
         return value
 
@@ -159,6 +161,10 @@ class SecretTool:
     def writes_files(self) -> bool:
         return bool(getattr(self.inner, "writes_files", False))
 
+    @property
+    def has_network(self) -> bool:
+        return bool(getattr(self.inner, "has_network", False))
+
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         secrets = CallSecrets(self.grants, self.grantee, TenantId(context.caller.tenant_id), self.names)
 
@@ -173,7 +179,18 @@ class SecretTool:
             error.args = tuple(map(redaction.clean_value, error.args))
             error.details = {name: redaction.clean_value(value) for name, value in error.details.items()}
             raise
-        return clean_outcome(outcome, secrets.redaction)
+        return await go_through(secrets.tenant_id, size_of(outcome), partial(clean_outcome, outcome, secrets.redaction))
+
+
+def size_of(outcome: Outcome) -> int:
+    """Returns the bytes of an outcome that are searched for secrets; of one that is no JSON, those of its parts."""
+    if not isinstance(outcome, CallResult):
+        return 0
+    size = sum(len(part.data) for part in outcome.parts if isinstance(part, ResultImage | ResultFile))
+    try:
+        return size + len(msgspec.json.encode(outcome.value))
+    except (TypeError, ValueError, RecursionError):
+        return size
 
 
 def clean_outcome(outcome: Outcome, redaction: Redaction) -> Outcome:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from agentvm.errors.file import FilePathInvalid
+from agentvm.errors.tool import WorkspaceFull
 from agentvm.model.session_file import file_path, folders_of
 from agentvm.model.tier import Job, JobResult
 from agentvm.tools.base import CallContext
@@ -13,7 +14,8 @@ from agentvm.tools.base import CallContext
 async def place_files(job: Job, context: CallContext) -> Job:
     """Returns the job with the files of the session in its workspace, and those attached to the message in `/in`.
 
-    Files of the session win over those of the sandbox.
+    Files of the session win over those of the sandbox. Skills are below `/skills` if the program, or a file, speaks of skills:
+    others do not read them, so they need not be sent, and a stranger's do not taint them.
 
     `WorkspaceFull` when they do not fit.
     """
@@ -24,7 +26,21 @@ async def place_files(job: Job, context: CallContext) -> Job:
     files = await context.files.list()
     bodies = await context.files.read_all(job.limits.disk_bytes)
     executable = job.executable.union(file.path for file in files if file.executable)
-    return msgspec.structs.replace(job, files=_without_clashes({**job.files, **bodies}), executable=executable)
+    job = msgspec.structs.replace(job, files=_without_clashes({**job.files, **bodies}), executable=executable)
+    return await _with_skills(job, context)
+
+
+async def _with_skills(job: Job, context: CallContext) -> Job:
+    texts = (job.code.encode(), *(argument.encode() for argument in job.argv), *job.files.values())
+    if context.skill_files is None or not any(b"skills" in text or b"SKILLS" in text for text in texts):
+        return job
+    skills = await context.skill_files(None)
+    if (size := sum(map(len, skills.values()))) > job.limits.disk_bytes:
+        raise WorkspaceFull(
+            f"The skills have {size:,} bytes, and the sandbox holds {job.limits.disk_bytes:,}. "
+            "Give the sandbox a larger limit `fileBytes`, or the image fewer skills"
+        )
+    return msgspec.structs.replace(job, skills=skills)
 
 
 async def keep_files(result: JobResult, context: CallContext) -> JobResult:

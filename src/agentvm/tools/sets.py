@@ -1,4 +1,4 @@
-"""Tool sets — reads the tools of a set from its source when it is published, so that an image holds them and asks nobody."""
+"""Tool sets — reads the tools of a set from its source when it is published, so that builds need no network."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSets:
-    """Reads sets. A source that cannot be read is a `ResourceInvalid` that says what to do."""
+    """Reads sets. A source that cannot be read is a `ResourceInvalid` that names the remedy."""
 
     http: SafeHttp
     mcp: McpServers
@@ -80,7 +80,7 @@ class ToolSets:
         content = cast(ToolContent, await run_sync(accept, Tools(), raw))
         for member in _unused(content):
             raise ResourceInvalid(f"{member} has no meaning for a set of tools with the runtime {content.runtime}")
-        source = await (self._mcp(content, caller) if content.runtime == "mcp" else self._openapi(content))
+        source = await (self._mcp(content, caller) if content.runtime == "mcp" else self._openapi(content, caller))
         if not source.tools:
             why = "; ".join(f"{name}: {reason}" for name, reason in list(source.left_out.items())[:3])
             raise ResourceInvalid(f"entry: the set has no tool that can be used{f' ({why})' if why else ''}")
@@ -90,9 +90,10 @@ class ToolSets:
         return FrozenSet({**raw, "frozen": msgspec.to_builtins(source.tools)}, tuple(notes))
 
     async def unpinned(self, servers: Mapping[str, object], caller: Caller) -> tuple[tuple[JsonObject, ...], tuple[str, ...]]:
-        """Returns the tools of servers that an image of AgentX 1.x names, and what was left out.
+        """Returns the tools of servers that an image of AgentX 1.x names, and the names of those left out.
 
-        Nobody has published them, so they are not pinned, and count as tools that write to the world: their use is asked about.
+        They are not published and therefore not pinned, and have the effect `write` and the world `open`, so their use needs an
+        approval.
         """
         specs: list[JsonObject] = []
         notes: list[str] = []
@@ -104,9 +105,9 @@ class ToolSets:
             notes += [f"mcpServers.{name}: {note}" for note in frozen.notes]
         return tuple(specs), tuple(notes)
 
-    async def _openapi(self, content: ToolContent) -> _Source:
+    async def _openapi(self, content: ToolContent, caller: Caller) -> _Source:
         entry = parse_openapi(content.entry)
-        body = await self._document(content)
+        body = await self._document(content, caller)
         if (digest := digest_of(body)) != entry.digest:
             raise ResourceInvalid(f"entry: the document has another digest now, {digest}; review it, and name that one")
         read = await run_sync(
@@ -143,14 +144,15 @@ class ToolSets:
         frozen = {tool.name: _pinned(tool) for tool in tools if tool.name not in left_out}
         return _Source(frozen, {**left_out, **({} if content.select or entry.tool else listing.unusable)})
 
-    async def _document(self, content: ToolContent) -> bytes:
+    async def _document(self, content: ToolContent, caller: Caller) -> bytes:
         if content.document is not None:
             if content.document.data is None:
                 raise ResourceInvalid("document: send the data of the document, so that it can be read")
             return content.document.data
         url = content.entry.rpartition("@")[0]
         try:
-            fetched = await self.http.send(Outgoing(method="GET", url=parse_url(url)), max_bytes=DOCUMENT_MAX_BYTES)
+            request = Outgoing(method="GET", url=parse_url(url))
+            fetched = await self.http.send(request, owner=caller.tenant_id, max_bytes=DOCUMENT_MAX_BYTES)
         except ToolFailed as error:
             raise ResourceInvalid(f"entry: the document cannot be read: {error}") from None
         if fetched.status != 200:

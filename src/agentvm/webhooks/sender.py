@@ -1,10 +1,10 @@
-"""Sender — delivers the notices of webhooks, and repeats what was not taken.
+"""Sender — delivers the notices of webhooks, and retries failed deliveries.
 
 Theory of operation. Every notice is a row, written in the commit of its event. One task looks for rows that are due, starts a
-bounded number of attempts, and stores the result of each; nothing waits in memory, so a restart goes on where the rows say. An
-attempt that ended without being stored is made again, with the same `webhook-id`, by which receivers tell repetitions.
+bounded number of attempts, and stores the result of each; nothing waits in memory, so a restart continues where the rows say.
+An attempt that ended without being stored is made again, with the same `webhook-id`, by which receivers tell repetitions.
 
-A webhook that fails has one attempt at a time, and a tenant a few: whoever hangs keeps nobody else from being told.
+A failing webhook has one attempt at a time, and a tenant a few, so that a hanging address does not delay others.
 """
 
 import secrets
@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 RETRY_SECONDS = (60, 300, 1_800, 7_200, 28_800, 86_400)
 """Time before each further attempt; the last one repeats."""
 GIVE_UP_MS = 5 * 24 * 3_600_000
-"""A notice is tried this long; a webhook that has taken nothing for so long is disabled."""
+"""A notice is tried this long; a webhook that has taken nothing for this long is disabled."""
 KEPT_MS = 30 * 24 * 3_600_000
 """Deliveries that have ended can be read this long."""
 ATTEMPT_SECONDS = 15.0
@@ -47,7 +47,9 @@ TENANT_ATTEMPTS_MAX = 8
 WEBHOOK_ATTEMPTS_MAX = 4
 FAILING_ATTEMPTS_MAX = 1
 LOOK_SECONDS = 15.0
-"""Time after which rows that have become due are looked for, if anybody has a webhook."""
+"""Time after which rows that have become due are looked for, if any tenant has a webhook."""
+CLUSTER_LOOK_SECONDS = 1.0
+"""The same in a cluster: events of other nodes wake no task here."""
 TIDY_MS = 3_600_000
 STORE_RETRY_SECONDS = 1.0
 SERVER_ACTOR = "server"
@@ -113,8 +115,14 @@ class WebhookSender:
                     await self._tidy()
                 except AgentVMError as error:
                     logger.error("webhooks_not_read", code=error.code, error=str(error))
-                with anyio.move_on_after(LOOK_SECONDS if self._store.hooked else None):
+                with anyio.move_on_after(self._pause()):
                     await self._woken.wait()
+
+    def _pause(self) -> float | None:
+        """Seconds to the next look; None if nothing can become due before it is woken here."""
+        if self._store.node_id:
+            return CLUSTER_LOOK_SECONDS
+        return LOOK_SECONDS if self._store.hooked else None
 
     async def attempt(self, due: DueDelivery) -> Attempted:
         """Sends a delivery now, and stores the result."""
@@ -191,7 +199,7 @@ class WebhookSender:
             raise ToolFailed(f"the receiver did not answer within {ATTEMPT_SECONDS:g} seconds") from None
         except (httpx2.HTTPError, OSError, ExceptionGroup) as error:
             # A group comes from an attempt to connect to several addresses at once.
-            raise ToolFailed(f"the receiver could not be asked: {type(error).__name__}") from None
+            raise ToolFailed(f"the receiver could not be reached: {type(error).__name__}") from None
 
     def _disabling(self, webhook: Webhook, status: int | None, error: str | None, now: int) -> DisableReason | None:
         if error is None:

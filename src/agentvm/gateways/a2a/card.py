@@ -1,4 +1,4 @@
-"""A2A card — an agent as others find it: its name, its address, and what it can do."""
+"""A2A card — an agent as others find it: its name, address and abilities."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from agentvm.errors import NotFound
+from agentvm.gateways.a2a.messages import OUTPUT_MODES
 from agentvm.gateways.agents import find_agent
 from agentvm.gateways.routes import Ask, GatewayReply, NoBody
 from agentvm.gateways.talk import Talk
@@ -59,7 +60,7 @@ async def _card(ask: Ask[NoBody], talk: Talk, name: str) -> GatewayReply:
         ],
         "capabilities": {"streaming": True, "pushNotifications": False},
         "defaultInputModes": ["text/plain", "application/json", "image/*"],
-        "defaultOutputModes": ["text/plain"],
+        "defaultOutputModes": [*OUTPUT_MODES],
         "skills": [{"id": "chat", "name": agent.name, "description": about, "tags": ["chat"]}],
         "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
         "securityRequirements": [{"schemes": {"bearer": {"list": []}}}],

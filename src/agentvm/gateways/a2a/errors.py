@@ -9,19 +9,20 @@ from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 
 
 class A2aCode(IntEnum):
-    """Codes of JSON-RPC and of A2A."""
+    """Codes of JSON-RPC and of A2A. The names are the reasons that clients are told."""
 
+    PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
     METHOD_NOT_FOUND = -32601
     INVALID_PARAMS = -32602
     INTERNAL_ERROR = -32603
     TASK_NOT_FOUND = -32001
-    NOT_CANCELABLE = -32002
-    NO_PUSH = -32003
-    UNSUPPORTED = -32004
-    CONTENT_TYPE = -32005
-    NO_EXTENDED_CARD = -32007
-    VERSION = -32009
+    TASK_NOT_CANCELABLE = -32002
+    PUSH_NOTIFICATION_NOT_SUPPORTED = -32003
+    UNSUPPORTED_OPERATION = -32004
+    CONTENT_TYPE_NOT_SUPPORTED = -32005
+    EXTENDED_AGENT_CARD_NOT_CONFIGURED = -32007
+    VERSION_NOT_SUPPORTED = -32009
 
 
 _INFO: Final = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -44,6 +45,9 @@ def error_of(call_id: str | int | None, code: int, message: str, reason: str) ->
 
 def shape(problem: GatewayProblem) -> ShapedProblem:
     """Returns the response of a request that failed as a whole."""
-    code = A2aCode.INVALID_REQUEST if problem.status in _FAULTS_OF_CALLER else A2aCode.INTERNAL_ERROR
+    is_of_caller = problem.status in _FAULTS_OF_CALLER
+    code = A2aCode.INVALID_REQUEST if is_of_caller else A2aCode.INTERNAL_ERROR
+    if problem.is_unread:
+        code = A2aCode.PARSE_ERROR
     content = error_of(None, code, problem.message, problem.code)
     return ShapedProblem(status=problem.status, content=msgspec.json.encode(content))

@@ -1,14 +1,16 @@
-"""A2A messages — calls of clients, and the parts of what they say. Pure."""
+"""A2A messages — calls of clients, and the parts of their messages. Pure."""
 
 import hashlib
-from typing import Any, Final, Literal, TypeVar
+from datetime import datetime
+from math import floor
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.errors.validation import explain
 from agentvm.gateways.a2a.errors import A2aCode, CallRefused
-from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.client_calls import CallerAnswer
 from agentvm.gateways.media import check_base64
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
@@ -17,6 +19,10 @@ from agentvm.operations.message import ClientKey
 from agentvm.operations.tool import WaitView
 
 CONTEXT_MAX = 256
+PAGE_MAX, PAGE_DEFAULT = 100, 50
+OUTPUT_MODES: Final = ("text/plain",)
+"""Media types of answers."""
+UNSPECIFIED: Final = "TASK_STATE_UNSPECIFIED"
 _DIGEST_CHARACTERS: Final = 32
 _DECISIONS: Final[tuple[AnswerDecision, ...]] = ("approve", "edit", "deny", "answer")
 
@@ -30,6 +36,12 @@ class A2aMessage(Lenient, frozen=True):
     method: str
     id: str | int | None = None
     params: dict[str, Any] | None = None
+
+    @property
+    def tenant(self) -> str | None:
+        """The user of the caller that a call is for."""
+        named = (self.params or {}).get("tenant")
+        return named if isinstance(named, str) and named else None
 
     @property
     def stream(self) -> bool:
@@ -54,7 +66,7 @@ class A2aPart(Lenient, frozen=True, rename="camel"):
     media_type: str = "application/octet-stream"
 
 
-class A2aSaid(Lenient, frozen=True, rename="camel"):
+class A2aInput(Lenient, frozen=True, rename="camel"):
     """A message of a client."""
 
     message_id: ClientKey
@@ -66,11 +78,12 @@ class A2aSaid(Lenient, frozen=True, rename="camel"):
 
 class SendConfiguration(Lenient, frozen=True, rename="camel"):
     return_immediately: bool = False
+    accepted_output_modes: tuple[str, ...] = ()
     task_push_notification_config: Any = None
 
 
 class A2aSendParams(Lenient, frozen=True, rename="camel"):
-    message: A2aSaid
+    message: A2aInput
     configuration: SendConfiguration = SendConfiguration()
 
 
@@ -80,12 +93,20 @@ class TaskParams(Lenient, frozen=True, rename="camel"):
 
 class TaskListParams(Lenient, frozen=True, rename="camel"):
     context_id: str = ""
-    page_size: int = 50
+    status: str = UNSPECIFIED
+    status_timestamp_after: datetime | None = None
+    page_size: Annotated[int, msgspec.Meta(ge=0, le=PAGE_MAX)] = 0
     page_token: str = ""
     include_artifacts: bool = False
 
+    @property
+    def changed_since(self) -> int | None:
+        """The first ms that is after the timestamp."""
+        at = self.status_timestamp_after
+        return None if at is None else floor(at.timestamp() * 1000) + 1
 
-def context_of(message: A2aSaid) -> str:
+
+def context_of(message: A2aInput) -> str:
     """Returns the context of a message. One without a context begins its own, the same if it is sent again."""
     if len(message.context_id) > CONTEXT_MAX:
         raise InvalidInput(f"contextId has at most {CONTEXT_MAX} characters")
@@ -93,8 +114,15 @@ def context_of(message: A2aSaid) -> str:
     return message.context_id or f"ctx-{digest[:_DIGEST_CHARACTERS]}"
 
 
-def content_of(message: A2aSaid) -> UserContent:
-    """Returns what a message says; `CallRefused` for parts that cannot be taken."""
+def check_output(configuration: SendConfiguration) -> None:
+    """Refuses a message whose sender takes no answer of a media type that answers have."""
+    accepted = {mode.split(";")[0].strip().lower() for mode in configuration.accepted_output_modes}
+    if accepted and accepted.isdisjoint({*OUTPUT_MODES, "text/*", "*/*", "text"}):
+        raise CallRefused(A2aCode.CONTENT_TYPE_NOT_SUPPORTED, f"Answers are {', '.join(OUTPUT_MODES)}")
+
+
+def content_of(message: A2aInput) -> UserContent:
+    """Returns the content of a message; `CallRefused` for parts that cannot be taken."""
     if message.role not in ("ROLE_USER", "ROLE_UNSPECIFIED"):
         raise InvalidInput("message.role must be ROLE_USER")
     parts = [_part(part) for part in message.parts]
@@ -113,23 +141,23 @@ def _part(part: A2aPart) -> TextPart | ImagePart | FilePart:
             return ImagePart(data=part.raw, media_type=part.media_type, name=part.filename)
         return FilePart(data=part.raw, media_type=part.media_type, filename=part.filename)
     if part.url is not None:
-        raise CallRefused(A2aCode.CONTENT_TYPE, "Files are taken as bytes (raw), not by an address (url)")
+        raise CallRefused(A2aCode.CONTENT_TYPE_NOT_SUPPORTED, "Files are taken as bytes (raw), not by an address (url)")
     return TextPart(text=msgspec.json.encode(part.data).decode())
 
 
-def answers_of(message: A2aSaid, waits: list[WaitView]) -> dict[str, GivenAnswer]:
+def answers_of(message: A2aInput, waits: list[WaitView]) -> dict[str, CallerAnswer]:
     """Returns the answers to the calls that wait: data parts with a `waitId`, or one text for all that have none.
 
     A text approves a call only if it is `approve`; any other denies it, and is the reason.
     """
-    answers: dict[str, GivenAnswer] = {}
+    answers: dict[str, CallerAnswer] = {}
     for part in message.parts:
         if isinstance(part.data, dict) and isinstance(part.data.get("waitId"), str):
             decision = part.data.get("decision", "answer")
             if decision not in _DECISIONS:
                 raise InvalidInput(f"decision must be one of {', '.join(_DECISIONS)}")
             changed, reason = part.data.get("input"), part.data.get("reason")
-            answers[part.data["waitId"]] = GivenAnswer(
+            answers[part.data["waitId"]] = CallerAnswer(
                 decision=decision,
                 result=part.data.get("result"),
                 input=changed if isinstance(changed, dict) else None,
@@ -142,7 +170,7 @@ def answers_of(message: A2aSaid, waits: list[WaitView]) -> dict[str, GivenAnswer
     return answers
 
 
-def _text_answer(wait: WaitView, text: str) -> GivenAnswer:
+def _text_answer(wait: WaitView, text: str) -> CallerAnswer:
     if wait.kind not in ("approval", "consent"):
-        return GivenAnswer(decision="answer", result=text)
-    return GivenAnswer(decision="approve") if text.strip().lower() == "approve" else GivenAnswer(decision="deny", reason=text)
+        return CallerAnswer(decision="answer", result=text)
+    return CallerAnswer(decision="approve") if text.strip().lower() == "approve" else CallerAnswer(decision="deny", reason=text)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from agentvm.gateways.sse import event
-from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.wait import WaitId
 
@@ -47,7 +47,7 @@ class TaskEvents:
         if self.is_done:
             return b""
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 return self._begin_work() + self._say(text) if text else b""
             case CallMade(name=name):
                 self._is_apart = bool(self._texts)
@@ -117,14 +117,14 @@ class TaskEvents:
         return {**named, **self._names, "parts": parts}
 
     def _questions(self, waits: tuple[WaitId, ...]) -> list[dict[str, Any]]:
-        """Returns what the task waits for: a text for people, and data with the ids to answer with."""
+        """Returns the questions that the task waits for: a text for people, and data with the ids to answer with."""
         parts: list[dict[str, Any]] = []
         for wait in (self._waits[wait_id] for wait_id in waits if wait_id in self._waits):
             messages = [question.message for question in (wait.questions or {}).values()]
             parts.append({"text": "\n".join(messages) or f"{wait.name}: {wait.why}"})
             data = {"waitId": wait.wait_id, "kind": wait.kind, "tool": wait.name, "input": wait.input, "url": wait.url}
             parts.append({"data": {name: value for name, value in data.items() if value is not None}})
-        return parts or [{"text": "The task waits for somebody"}]
+        return parts or [{"text": "The task waits for an answer"}]
 
     def _event(self, content: object) -> bytes:
         return event(self._head + _encode(content) + b"}")

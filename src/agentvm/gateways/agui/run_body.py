@@ -1,4 +1,4 @@
-"""AG-UI input — what a run brings along: a message of the user, results of tools of the page, answers to interrupts. Pure."""
+"""AG-UI input — the input of a run: a message of the user, results of tools of the page, answers to interrupts. Pure."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.chosen_options import read_chosen
-from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.client_calls import CallerAnswer
 from agentvm.gateways.media import check_base64, file, picture
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent, UserPart
@@ -64,28 +64,28 @@ class AgUiBody(Lenient, frozen=True, rename="camel"):
     resume: tuple[ResumeEntry, ...] | None = None
 
 
-def read_answers(body: AgUiBody) -> dict[str, GivenAnswer]:
+def read_answers(body: AgUiBody) -> dict[str, CallerAnswer]:
     """Returns the results of the page's tools at the end of the messages, and the answers to interrupts, by their names."""
-    answers: dict[str, GivenAnswer] = {}
+    answers: dict[str, CallerAnswer] = {}
     for message in reversed(body.messages):
         if message.role != "tool":
             break
         result = message.error or text_of(message.content)
-        answers[message.tool_call_id or ""] = GivenAnswer(decision="answer", result=result)
+        answers[message.tool_call_id or ""] = CallerAnswer(decision="answer", result=result)
     return answers | {entry.interrupt_id: _answer(entry) for entry in body.resume or ()}
 
 
-def _answer(entry: ResumeEntry) -> GivenAnswer:
+def _answer(entry: ResumeEntry) -> CallerAnswer:
     payload = entry.payload
     about: Mapping[str, Any] = payload if isinstance(payload, dict) else {}
     if entry.status == "cancelled" or payload is False or about.get("approved") is False:
         reason = about.get("reason")
-        return GivenAnswer(decision="deny", reason=reason if isinstance(reason, str) else None)
+        return CallerAnswer(decision="deny", reason=reason if isinstance(reason, str) else None)
     if isinstance(edited := about.get("editedArgs"), dict):
-        return GivenAnswer(decision="edit", input=edited)
+        return CallerAnswer(decision="edit", input=edited)
     if payload is None or payload is True or about.get("approved") is True:
-        return GivenAnswer(decision="approve")
-    return GivenAnswer(decision="answer", result=payload)
+        return CallerAnswer(decision="approve")
+    return CallerAnswer(decision="answer", result=payload)
 
 
 def read_content(body: AgUiBody) -> UserContent:
@@ -122,7 +122,7 @@ def _part(part: AgUiPart, number: int) -> UserPart:
 
 
 def text_of(content: Any) -> str:
-    """Returns the text of a message, of whatever form."""
+    """Returns the text of a message in any of its forms."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()

@@ -64,7 +64,7 @@ class AgUiEvents(BlockWriter):
     def call_input(self, call_id: str, piece: str) -> bytes:
         return encode({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": piece})
 
-    def made_call(self, call: CallMade, *, is_begun: bool) -> bytes:
+    def completed_call(self, call: CallMade, *, is_begun: bool) -> bytes:
         written = b""
         if not is_begun:
             written = self.begin_call(call.call_id, call.name) + self.call_input(

@@ -1,4 +1,4 @@
-"""AG-UI runs — a run is a turn of its thread, or what follows on the answers that a turn has waited for."""
+"""AG-UI runs — a run is a turn of its thread, or the part of a turn after the answers that it waited for."""
 
 from agentvm.errors import InvalidInput
 from agentvm.gateways.agui.run_body import AgUiBody, read_answers, read_content, read_options
@@ -25,7 +25,7 @@ async def run(ask: Ask[AgUiBody], talk: Talk) -> GatewayReply:
     if answers:
         sent, stretch = await answer_waits(talk, session, answers)
     else:
-        sent = await talk.say(session.session_id, content, key=body.run_id, options=options)
+        sent = await talk.send(session.session_id, content, key=body.run_id, options=options)
     tools = frozenset(tool.name for tool in sent.turn.options.tools) if sent.turn.options is not None else frozenset[str]()
     events = AgUiEvents(body.thread_id, body.run_id, sent.turn_id, stretch=stretch, client_tools=tools)
     headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}

@@ -1,21 +1,25 @@
 """AI SDK chat body — the last message of a chat: of the user, or the assistant's with results and approvals. Pure."""
 
 import hashlib
+import re
 from typing import Annotated, Any, ClassVar
 
 import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.chosen_options import read_chosen
-from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.client_calls import CallerAnswer
 from agentvm.gateways.media import file, picture
 from agentvm.gateways.routes import Lenient
+from agentvm.gateways.threads import key_of_change
+from agentvm.model.ids import MessageId, NewId
 from agentvm.model.message import TextPart, UserContent, UserPart
 from agentvm.model.session import EXTERNAL_MAX
 from agentvm.model.turn import TurnOptions
 
 MESSAGE_ID_MAX = 100
 REGENERATE = "regenerate-message"
+ANSWER_ID_CHARACTERS_MAX = 38
 
 
 class UiApproval(Lenient, frozen=True):
@@ -70,17 +74,17 @@ class UiChatBody(Lenient, frozen=True, rename="camel"):
         return self.messages[-1]
 
 
-def read_answers(message: UiMessage) -> dict[str, GivenAnswer]:
+def read_answers(message: UiMessage) -> dict[str, CallerAnswer]:
     """Returns the results of the page's tools and the approvals in the assistant's message, by the ids of calls and waits."""
-    answers: dict[str, GivenAnswer] = {}
+    answers: dict[str, CallerAnswer] = {}
     for part in message.parts:
         match part:
             case UiPart(state="approval-responded", approval=UiApproval(id=wait_id, approved=bool(approved), reason=reason)):
-                answers[wait_id] = GivenAnswer(decision="approve" if approved else "deny", reason=None if approved else reason)
+                answers[wait_id] = CallerAnswer(decision="approve" if approved else "deny", reason=None if approved else reason)
             case UiPart(tool_call_id=str(call_id), provider_executed=None | False, state="output-available", output=output):
-                answers[call_id] = GivenAnswer(decision="answer", result=output)
+                answers[call_id] = CallerAnswer(decision="answer", result=output)
             case UiPart(tool_call_id=str(call_id), provider_executed=None | False, state="output-error", error_text=text):
-                answers[call_id] = GivenAnswer(decision="answer", result=f"The tool failed: {text or ''}")
+                answers[call_id] = CallerAnswer(decision="answer", result=f"The tool failed: {text or ''}")
             case _:
                 pass
     if not answers:
@@ -118,6 +122,22 @@ def read_options(body: UiChatBody) -> TurnOptions | None:
     return None if options == TurnOptions() else options
 
 
-def edit_key(message_id: str, content: UserContent) -> str:
-    """Returns the name of a message that takes the place of an earlier one: the same edit again is the same."""
-    return f"{message_id}:{hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]}"
+def edit_key(message_id: str, content: UserContent, replaced: MessageId) -> str:
+    """Returns the name of a message that takes the place of an earlier one."""
+    return key_of_change(message_id, hashlib.sha256(msgspec.json.encode((replaced, content))).hexdigest()[:32])
+
+
+def is_edit(client_key: str | None) -> bool:
+    """Returns whether a message was sent under such a name."""
+    return client_key is not None and re.search(r":[0-9a-f]{32}$", client_key) is not None
+
+
+def regenerate_key(body: UiChatBody, new_id: NewId) -> str:
+    """Returns the name of a question that is answered again.
+
+    An answer that is named is replaced, and its page has another one then, so the same request again is the same. A question
+    may be answered again and again.
+    """
+    answer = body.message_id or ""
+    change = answer if answer.startswith("turn_") and len(answer) <= ANSWER_ID_CHARACTERS_MAX else new_id("again")
+    return key_of_change(body.last.id, change)

@@ -5,18 +5,22 @@ from agentvm.gateways.ai_sdk.chat_body import (
     REGENERATE,
     UiChatBody,
     edit_key,
+    is_edit,
     read_answers,
     read_content,
     read_options,
+    regenerate_key,
 )
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.blocks import WHOLE, Stretch
-from agentvm.gateways.client_calls import answer_waits, whole_turn
+from agentvm.gateways.client_calls import answer_waits, entire_turn
 from agentvm.gateways.routes import Ask, GatewayReply, NoBody
 from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
 from agentvm.gateways.talk import SentTurn, Talk
-from agentvm.gateways.threads import find_question, open_thread, running_turn
+from agentvm.gateways.threads import find_named_turn, open_thread, running_turn
+from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.session import Alias, Session
+from agentvm.model.turn import Turn
 from agentvm.operations.message import MessageEdit, MessageRegenerate
 
 CHATS = "ai_sdk"
@@ -34,43 +38,59 @@ async def send(ask: Ask[UiChatBody], talk: Talk) -> GatewayReply:
         answers = read_answers(last)
         sent, stretch = await answer_waits(talk, await open_thread(ask, talk, alias), answers)
     else:
-        sent = await _say(ask, talk, alias)
+        sent = await _send(ask, talk, alias)
     return _reply(talk, sent, stretch)
 
 
-async def _say(ask: Ask[UiChatBody], talk: Talk, alias: Alias) -> SentTurn:
+async def _send(ask: Ask[UiChatBody], talk: Talk, alias: Alias) -> SentTurn:
     body, last = ask.body, ask.body.last
     content, options = read_content(last), read_options(body)
     session = await open_thread(ask, talk, alias)
-    replaced = None if body.message_id is None else await find_question(talk, session, body.message_id)
+    replaced = None if body.message_id is None else await find_named_turn(talk, session, body.message_id)
     if replaced is None:
-        return await talk.say(session.session_id, content, key=last.id or None, options=options)
+        return await talk.send(session.session_id, content, key=last.id or None, options=options)
+    content = await talk.attach(session.container_id, content)
+    if is_edit(replaced.client_key) and await _asks(talk, replaced, content):
+        # The same edit again is the same.
+        return await talk.sent(replaced)
     edit = MessageEdit(
         session_id=session.session_id,
-        message_id=replaced,
-        content=await talk.attach(session.container_id, content),
-        client_message_id=edit_key(last.id, content),
+        message_id=replaced.message_id,
+        content=content,
+        client_message_id=edit_key(last.id, content, replaced.message_id),
         on_busy="interrupt",
+        options=options,
     )
     return await talk.sent(await talk.turn((await talk.ask(edit)).turn_id or ""))
 
 
+async def _asks(talk: Talk, turn: Turn, content: UserContent) -> bool:
+    log = talk.context().workspace.store.container(turn.container_id).log(turn.session_id)
+    return any(isinstance(row, UserMessage) and row.content == content for row in await log.get_messages([turn.message_id]))
+
+
 async def _regenerate(body: UiChatBody, talk: Talk, session: Session) -> SentTurn:
-    """Answers again what the message answers that is named, or the last message of the user."""
+    """Regenerates the answer that is named, or the last one."""
     named = body.message_id or body.last.id
-    question = await find_question(talk, session, named)
+    question = await find_named_turn(talk, session, named)
     if question is None and body.message_id is not None:
-        question = await find_question(talk, session, body.last.id)
+        question = await find_named_turn(talk, session, body.last.id)
     if question is None and body.last.role != "user":
         raise InvalidInput("There is no message to answer again")
-    request = MessageRegenerate(session_id=session.session_id, message_id=question, on_busy="interrupt")
+    request = MessageRegenerate(
+        session_id=session.session_id,
+        message_id=None if question is None else question.message_id,
+        client_message_id=regenerate_key(body, talk.vm.new_id),
+        on_busy="interrupt",
+        options=read_options(body),
+    )
     return await talk.sent(await talk.turn((await talk.ask(request)).turn_id or ""))
 
 
 async def resume(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Answers the turn of a chat that runs, from its beginning; 204 when none does."""
     sent = await running_turn(ask, talk, Alias(CHATS, ask.path["chat"]))
-    return _nothing() if sent is None else _reply(talk, sent, await whole_turn(talk, sent))
+    return _nothing() if sent is None else _reply(talk, sent, await entire_turn(talk, sent))
 
 
 async def stop(ask: Ask[NoBody], talk: Talk) -> GatewayReply:

@@ -1,15 +1,14 @@
 """UI chunks — the parts of a turn as chunks of one message of the assistant. Pure.
 
-The message has the name of the turn: a turn that goes on after answers goes on with its message. Tools of the server are
+The message has the name of the turn: a turn that continues after answers continues with its message. Tools of the server are
 dynamic and run by the provider; those of the page are neither, so that the page runs them.
 """
 
 from collections.abc import Collection
 from typing import Any, Final
 
-import msgspec
-
 from agentvm.gateways.blocks import WHOLE, BlockKind, BlockWriter, Stretch, encode
+from agentvm.gateways.embedded_json import read_value
 from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, TurnEnded
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -19,7 +18,7 @@ _OWN: Final = {"dynamic": True, "providerExecuted": True}
 
 
 class UiChunks(BlockWriter):
-    """Writes a turn, or what follows on answers to its waits."""
+    """Writes a turn, or the part of it after answers to its waits."""
 
     def __init__(self, message_id: str, *, stretch: Stretch = WHOLE, client_tools: Collection[str] = ()) -> None:
         super().__init__(stretch, client_tools)
@@ -50,7 +49,7 @@ class UiChunks(BlockWriter):
     def call_input(self, call_id: str, piece: str) -> bytes:
         return encode({"type": "tool-input-delta", "toolCallId": call_id, "inputTextDelta": piece})
 
-    def made_call(self, call: CallMade, *, is_begun: bool) -> bytes:
+    def completed_call(self, call: CallMade, *, is_begun: bool) -> bytes:
         about = {"toolCallId": call.call_id, "toolName": call.name, "input": call.input}
         return encode({"type": "tool-input-available", **about, **self._whose(call.name)})
 
@@ -92,9 +91,4 @@ class UiChunks(BlockWriter):
 
 def _value(text: str) -> object:
     """Returns the result of a tool of the page as the page gave it."""
-    if not text.startswith(("{", "[")):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+    return read_value(text) if text.startswith(("{", "[")) else text

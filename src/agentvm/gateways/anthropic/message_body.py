@@ -1,4 +1,4 @@
-"""Message body — a request of the Messages API: the most that it can use, and what changes on its way. Pure."""
+"""Message body — a request of the Messages API: the most that it can use, and its changes on the way. Pure."""
 
 from collections.abc import Iterator
 from typing import Any

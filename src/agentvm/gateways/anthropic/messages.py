@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.relay import RelayingDriver, RelayRequest
-from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors import InvalidInput, not_found
 from agentvm.gateways.anthropic.errors import shape
 from agentvm.gateways.anthropic.message_body import (
     MODEL_MAX,
@@ -14,7 +14,7 @@ from agentvm.gateways.anthropic.message_body import (
     most_searches,
     rewritten,
 )
-from agentvm.gateways.relaying import KEY_HEADER, USE_PERMISSION, RelayedRequest, end_user_of, fetch, provider_kinds, relay
+from agentvm.gateways.relaying import USE_PERMISSION, RelayedRequest, end_user_of, fetch, provider_kinds, relay
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.sessions.relays import RelayPlan
@@ -23,14 +23,14 @@ DRIVER = "anthropic"
 CONTAINER_HEADER = "x-avm-container"
 OUTPUT_MAX = 1_000_000
 WINDOW_TOKENS = 1_000_000
-"""The largest window of a model: what a document that cannot be looked into counts at most."""
+"""The largest window of a model: the maximum that a document of unknown content counts."""
 TOKEN_BYTES = 4
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _PASSED_HEADERS = ("anthropic-version", "anthropic-beta")
 
 
 async def create_message(ask: Ask[MessagesBody], talk: Talk) -> GatewayReply:
-    """Answers a request for a message with what the provider answers."""
+    """Answers a request for a message with the provider's answer."""
     talk.principal.require(USE_PERMISSION)
     body, content = ask.body, ask.content
     if body.max_tokens is None or not 0 < body.max_tokens <= OUTPUT_MAX:
@@ -49,8 +49,7 @@ async def create_message(ask: Ask[MessagesBody], talk: Talk) -> GatewayReply:
     def build(chosen: Chosen, driver: RelayingDriver) -> RelayRequest:
         return _request("v1/messages", ask, talk, chosen, streams=body.stream)
 
-    key = ask.headers.get(KEY_HEADER)
-    request = RelayedRequest(container_id=container_id, content=content, streams=body.stream, key=key)
+    request = RelayedRequest(container_id=container_id, content=content, streams=body.stream, key=ask.key)
     return await relay(talk, request, plan, build, shape)
 
 
@@ -73,7 +72,7 @@ async def show_model(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     model = name.partition("/")[2]
     if not _MODEL.fullmatch(model):
         # It becomes a part of the provider's address, which the server's key is sent to.
-        raise NotFound("There is no such model")
+        raise not_found("Model", model)
     return await _fetch_models(ask, talk, f"v1/models/{model}", name)
 
 

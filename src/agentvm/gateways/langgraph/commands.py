@@ -1,10 +1,10 @@
-"""Commands — the requests of the thread protocol: to start a run, to answer what waits, and to read the state."""
+"""Commands — the requests of the thread protocol: to start a run, to answer waits, and to read the state."""
 
 from typing import Any
 
 import msgspec
 
-from agentvm.errors import InvalidInput, NotFound, Unprocessable
+from agentvm.errors import InvalidInput, NotFound, Unprocessable, shorten
 from agentvm.errors.validation import explain
 from agentvm.gateways.langgraph.run_body import RunBody, RunCommand
 from agentvm.gateways.langgraph.starting import StartedRun, resume_run, start_run
@@ -50,7 +50,7 @@ Answer = tuple[dict[str, Any], int | None]
 
 
 async def command(ask: Ask[CommandBody], talk: Talk) -> GatewayReply:
-    """Carries out a command. What fails has the status of its error."""
+    """Carries out a command. A failed one has the status of its error."""
     act = _COMMANDS.get(ask.body.method)
     if act is None:
         # A caller without the right learns nothing about methods.
@@ -62,7 +62,7 @@ async def command(ask: Ask[CommandBody], talk: Talk) -> GatewayReply:
 
 
 async def _start(ask: Ask[CommandBody], talk: Talk) -> Answer:
-    """Starts a run, and the thread if there is none. An input without messages answers what waits."""
+    """Starts a run, and the thread if there is none. An input without messages answers waits."""
     params = ask.body.params
     values = params.get("input")
     is_said = values is None or (isinstance(values, dict) and "messages" in values)
@@ -83,11 +83,12 @@ async def _start(ask: Ask[CommandBody], talk: Talk) -> Answer:
 async def _respond(ask: Ask[CommandBody], talk: Talk) -> Answer:
     params = read_params(ask.body.params, RespondParams)
     thread = await get_thread(ask, talk)
-    if params.update is not None or params.goto is not None:
+    if params.update or params.goto:
         raise Unprocessable("update and goto are not supported here; leave them out")
     ids = {wait.wait_id for wait in await open_waits(talk, thread.session)}
     if not params.answers or not ids.issuperset(params.answers):
-        raise NotFound("There is no such interrupt, or it was answered already")
+        unknown = next((shorten(name) for name in params.answers if name not in ids), "An empty response")
+        raise NotFound(f"{unknown} is not an open interrupt of this thread; it may have been answered already")
     return _started(await resume_run(talk, thread, params.answers))
 
 
@@ -100,7 +101,7 @@ async def _inject(ask: Ask[CommandBody], talk: Talk) -> Answer:
 
 
 async def _fork(ask: Ask[CommandBody], talk: Talk) -> Answer:
-    """Goes on from a checkpoint; what followed it is kept as rewound."""
+    """Continues from a checkpoint; later messages are kept as rewound."""
     thread = await get_thread(ask, talk)
     body = read_params({**ask.body.params, "assistant_id": thread.assistant_id}, RunBody)
     result, cursor = _started(await start_run(_asking(ask, body), talk))

@@ -1,4 +1,4 @@
-"""LangGraph errors — `{"detail": text}`, and what this server does not do."""
+"""LangGraph errors — `{"detail": text}`, and the requests that this server does not support."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ def shape(problem: GatewayProblem) -> ShapedProblem:
 
 
 async def refuse(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
-    """Refuses what LangGraph's server does and this one does not."""
+    """Refuses a request that LangGraph's server supports and this one does not."""
     talk.principal.require("agent:use")
     raise NotAvailable("This server has no store, no crons, no batches and no assistants made by clients")
 

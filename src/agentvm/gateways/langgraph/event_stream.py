@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from agentvm.errors import NotFound, SessionNotFound
 from agentvm.events.base import Event
+from agentvm.gateways.client_calls import turn_waits
 from agentvm.gateways.langgraph.history import list_turns, read_before
 from agentvm.gateways.langgraph.thread_events import ThreadEvents
 from agentvm.gateways.langgraph.threads import NAMES, get_thread
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient
 from agentvm.gateways.sse import HEARTBEAT, MEDIA_TYPE
 from agentvm.gateways.talk import Talk
-from agentvm.gateways.turn_parts import PartReader, TurnEnded
+from agentvm.gateways.turn_parts import PartReader, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.ids import TurnId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
@@ -62,7 +63,7 @@ async def stream_events(ask: Ask[EventStreamBody], talk: Talk) -> GatewayReply:
 async def _find_start(talk: Talk, session: Session, since: int | None) -> StreamStart:
     """Returns the beginning of the turn that `since` lies in; without one, of that which runs or ran last.
 
-    Clients leave out what they have by the ids of events, and expect a run from its beginning when they connect again.
+    Clients skip events that they have by their ids, and expect a run from its beginning when they connect again.
     """
     turns = await list_turns(talk, session, limit=TURNS_MAX)
     if since is None:
@@ -82,7 +83,7 @@ async def _at_turn(talk: Talk, turns: tuple[Turn, ...], turn: Turn, after: int) 
 
 
 class _ThreadSource:
-    """The source of the stream. `take` may be cancelled: what was read and not returned is kept."""
+    """The source of the stream. `take` may be cancelled: parts that were read and not returned are kept."""
 
     def __init__(self, talk: Talk, session: Session, start: StreamStart, events: ThreadEvents) -> None:
         self._talk, self._session, self._earlier, self._events = talk, session, start.earlier, events
@@ -118,7 +119,7 @@ class _ThreadSource:
         except SessionNotFound:
             raise
         except NotFound:
-            # The log does not reach back that far: the stream goes on with what happens now.
+            # The log does not reach back that far: the stream continues with what happens now.
             self.follower.cursor = await self._talk.cursor(self._session)
 
     async def _write(self, event: Event) -> bytes:
@@ -134,7 +135,21 @@ class _ThreadSource:
             self._turn_id = turn_id
         if isinstance(parts[-1], TurnEnded):
             del self._readers[turn_id]
-        return b"".join(self._events.write(part, event.seq, event.timestamp) for part in parts)
+        is_settled = await self._is_settled(turn_id, parts[-1])
+        pieces = b"".join(self._events.write(part, event.seq, event.timestamp) for part in parts)
+        # The events of later parts have the same ids on a stream that has told the wait.
+        return b"" if is_settled else pieces
+
+    async def _is_settled(self, turn_id: TurnId, part: TurnPart) -> bool:
+        """Returns whether a turn waits for the rest of earlier waits, of which one is answered by now: it continues.
+
+        The answers of one request are stored one after the other, and clients take each wait for the end of the run.
+        """
+        if not isinstance(part, TurnWaits) or not self._events.has_announced(part.waits):
+            return False
+        await self._talk.vm.answering.settle(part.waits)
+        waits = await turn_waits(self._talk, self._session.session_id, turn_id)
+        return any(wait.answered_at is not None and wait.wait_id in part.waits for wait in waits)
 
 
 EVENT_ROUTES = (

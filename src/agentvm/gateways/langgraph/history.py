@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
@@ -11,23 +10,22 @@ from agentvm.gateways.talk import Talk
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import Message
 from agentvm.model.session import Session
-from agentvm.model.turn import Turn, TurnOutcome
+from agentvm.model.turn import Turn
 from agentvm.operations.session_lists import SessionMessages
-from agentvm.storage.sessions import TurnQuery
+from agentvm.storage.sessions import TurnQuery, TurnStatus
 
 READ = "sessions:read"
-TurnState = TurnOutcome | Literal["running", "parked"]
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The messages of a session, each under the id that clients know it by: what a client has said, under the client's own."""
+    """The messages of a session by the ids that clients use: a client's own messages by the client's ids."""
 
     messages: tuple[Message, ...]
     stored: Mapping[str, MessageId]
     """The ids of this server, by those of clients."""
     turns: Mapping[str, TurnId]
-    """The turns of what clients have said, by their ids, also of what was taken back."""
+    """The turns of clients' messages by the clients' ids, including rewound ones."""
 
     def stored_id(self, message_id: str) -> MessageId:
         return self.stored.get(message_id, MessageId(message_id))
@@ -35,8 +33,9 @@ class History:
 
 async def read_history(talk: Talk, of: Session | Turn) -> History:
     """Returns the messages of a session, as many of the newest as fit into memory."""
-    messages = (await talk.ask(SessionMessages(session_id=of.session_id))).messages
+    # Before the messages: what was said in a turn that is known here is then among them, unless it was taken back.
     turns = await talk.context().workspace.store.container(of.container_id).log(of.session_id).list_turns()
+    messages = (await talk.ask(SessionMessages(session_id=of.session_id))).messages
     keyed = [(turn.client_key, turn) for turn in turns if turn.client_key is not None]
     own = {turn.message_id: MessageId(client_id) for client_id, turn in keyed}
     shown = (msgspec.structs.replace(message, id=own[message.id]) if message.id in own else message for message in messages)
@@ -44,7 +43,7 @@ async def read_history(talk: Talk, of: Session | Turn) -> History:
     return History(tuple(shown), stored, {client_id: turn.turn_id for client_id, turn in keyed})
 
 
-async def list_turns(talk: Talk, session: Session, state: TurnState | None = None, limit: int = 100) -> tuple[Turn, ...]:
+async def list_turns(talk: Talk, session: Session, state: TurnStatus | None = None, limit: int = 100) -> tuple[Turn, ...]:
     """Returns the turns of a session, the newest first."""
     talk.principal.require(READ)
     sessions = await talk.context().sessions.within(session.container_id)
@@ -57,7 +56,7 @@ async def read_values(talk: Talk, session: Session) -> list[LangMessage]:
 
 
 async def read_before(talk: Talk, turn: Turn) -> list[LangMessage]:
-    """Returns what a turn answers: the messages before it, and its question."""
+    """Returns the messages before a turn, and its question."""
     return messages_of(up_to_turn((await read_history(talk, turn)).messages, turn.turn_id, whole=False))
 
 

@@ -1,4 +1,4 @@
-"""Interrupts — tool calls that wait for somebody, as LangChain's clients show and answer them. Pure."""
+"""Interrupts — tool calls that wait for an answer, as LangChain's clients show and answer them. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from agentvm.gateways.turn_parts import CallWaits
 from agentvm.model.wait import AnswerDecision, WaitKind
 from agentvm.operations.tool import ToolAnswer, WaitView
 
+NOTHING_WAITS = "Nothing of this thread waits for an answer"
 _DECISIONS: dict[WaitKind, tuple[str, ...]] = {
     "approval": ("approve", "edit", "reject"),
     "client": ("respond", "reject"),
@@ -42,7 +43,7 @@ def interrupt_of(wait: WaitView | CallWaits) -> dict[str, Any]:
 def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
     """Returns the answers to waits: one for all of them, one for each, or by the ids of interrupts."""
     if not waits:
-        raise Unprocessable("Nothing of this thread waits for an answer")
+        raise Unprocessable(NOTHING_WAITS)
     if isinstance(resume, dict) and resume and set(resume) <= {wait.wait_id for wait in waits}:
         return [_answer(wait, resume[wait.wait_id]) for wait in waits if wait.wait_id in resume]
     raw_decisions = resume.get("decisions") if isinstance(resume, dict) else resume
@@ -52,8 +53,8 @@ def read_resume(resume: Any, waits: Sequence[WaitView]) -> list[ToolAnswer]:
     return [_answer(wait, decision) for wait, decision in zip(waits, decisions, strict=True)]
 
 
-def _answer(wait: WaitView, given: Any) -> ToolAnswer:
-    decision, value = _read_answer(wait, given)
+def _answer(wait: WaitView, resumed: Any) -> ToolAnswer:
+    decision, value = _read_answer(wait, resumed)
     return ToolAnswer(
         wait_id=wait.wait_id,
         fingerprint=wait.fingerprint,
@@ -64,25 +65,25 @@ def _answer(wait: WaitView, given: Any) -> ToolAnswer:
     )
 
 
-def _read_answer(wait: WaitView, given: Any) -> tuple[AnswerDecision, Any]:
-    if isinstance(given, dict) and set(given) == {wait.call_id}:
+def _read_answer(wait: WaitView, value: Any) -> tuple[AnswerDecision, Any]:
+    if isinstance(value, dict) and set(value) == {wait.call_id}:
         # Clients that run a tool answer by the id of its call.
-        return "answer", given[wait.call_id]
-    return _read(given)
+        return "answer", value[wait.call_id]
+    return _read(value)
 
 
-def _read(given: Any) -> tuple[AnswerDecision, Any]:
-    """Returns a decision and what belongs to it: the changed input, the answer or the reason."""
-    match given:
+def _read(resumed: Any) -> tuple[AnswerDecision, Any]:
+    """Returns a decision with its content: the changed input, the answer or the reason."""
+    match resumed:
         case bool():
-            return ("approve" if given else "deny"), None
+            return ("approve" if resumed else "deny"), None
         case {"decisions": [one]} | [one]:
             return _read(one)
         case {"type": str(kind)} if kind in _MEANT:
-            edited = given.get("edited_action", given.get("args"))
+            edited = resumed.get("edited_action", resumed.get("args"))
             value = edited.get("args", edited) if isinstance(edited, dict) else edited
-            return _MEANT[kind], given.get("message") if value is None else value
+            return _MEANT[kind], resumed.get("message") if value is None else value
         case str(kind) if kind in _MEANT:
             return _MEANT[kind], None
         case _:
-            return "answer", given
+            return "answer", resumed

@@ -1,4 +1,4 @@
-"""Run body — what a client of LangGraph says to a thread, as content, seeds and options of this server. Pure."""
+"""Run body — a message of a LangGraph client to a thread, as content, seeds and options of this server. Pure."""
 
 import base64
 from collections.abc import Collection
@@ -11,15 +11,18 @@ from agentvm.errors import InvalidInput, NotAvailable, Unprocessable
 from agentvm.errors.validation import explain
 from agentvm.gateways.chosen_options import read_chosen
 from agentvm.gateways.media import picture
-from agentvm.gateways.routes import Lenient
+from agentvm.gateways.routes import KEY_MAX, Lenient
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import TurnOptions
 from agentvm.sessions.seeding import SeedMessage, text_of
 
 ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "tool": "tool", "system": "system"}
-KEY_MAX = 200
+END = "__end__"
+"""The place in a graph at which a run that waits goes no further."""
 MODES = frozenset({"values", "messages", "messages-tuple", "updates"})
-"""The modes that have events here; others are accepted and stay empty."""
+"""The modes that have events here."""
+EMPTY_MODES = frozenset({"custom", "events", "tasks", "checkpoints", "debug", "tools", "lifecycle"})
+"""The modes that are accepted and stay empty."""
 
 StreamModes = str | tuple[str, ...] | None
 
@@ -29,6 +32,8 @@ class RunCheckpoint(Lenient, frozen=True):
 
 
 class RunCommand(Lenient, frozen=True):
+    """`Command` of LangGraph: a resume has an empty `goto` and `update`."""
+
     resume: Any = None
     goto: Any = None
     update: Any = None
@@ -61,7 +66,7 @@ class RunBody(Lenient, frozen=True):
 
     @property
     def head(self) -> str | None:
-        """The message that the run goes on from."""
+        """The message that the run continues from."""
         configurable = (self.config and self.config.configurable) or {}
         chosen = self.checkpoint_id or (self.checkpoint and self.checkpoint.checkpoint_id) or configurable.get("checkpoint_id")
         return chosen if isinstance(chosen, str) else None
@@ -73,7 +78,7 @@ class LangToolCall(Lenient, frozen=True):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class SaidMessage(Lenient, frozen=True):
+class ClientMessage(Lenient, frozen=True):
     """A message as clients write it: with `type` or with `role`."""
 
     type: str | None = None
@@ -85,8 +90,8 @@ class SaidMessage(Lenient, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class SaidInput:
-    """The input of a run: messages that a new thread begins with, and what is said now."""
+class RunInput:
+    """The input of a run: the history of a new thread, and the new message."""
 
     seeds: tuple[SeedMessage, ...]
     content: UserContent
@@ -95,15 +100,16 @@ class SaidInput:
 
 
 def check_run(body: RunBody) -> None:
-    """Refuses what would change the run and is not done here."""
+    """Refuses members that would change the run and are not supported here."""
     if body.webhook:
         raise NotAvailable("This server has no webhooks for runs")
+    read_modes(body.stream_mode)
     refused = {
         "interrupt_before": bool(body.interrupt_before),
         "interrupt_after": bool(body.interrupt_after),
         "after_seconds": bool(body.after_seconds),
-        "command.goto": body.command is not None and body.command.goto is not None,
-        "command.update": body.command is not None and body.command.update is not None,
+        "command.goto": body.command is not None and bool(body.command.goto) and body.command.goto != END,
+        "command.update": body.command is not None and bool(body.command.update),
     }
     for name, is_given in refused.items():
         if is_given:
@@ -111,11 +117,15 @@ def check_run(body: RunBody) -> None:
 
 
 def read_modes(chosen: StreamModes) -> frozenset[str]:
-    return frozenset((chosen,) if isinstance(chosen, str) else chosen or ("values",)) & MODES
+    """Returns the chosen modes that have events here; `InvalidInput` for an unknown one."""
+    named = frozenset((chosen,) if isinstance(chosen, str) else chosen or ("values",))
+    if unknown := sorted(named - MODES - EMPTY_MODES):
+        raise InvalidInput(f"stream_mode: {unknown[0][:40]!r} is not known here; there are {', '.join(sorted(MODES))}")
+    return named & MODES
 
 
 def read_options(body: RunBody, instructions: str | None) -> TurnOptions | None:
-    """Returns what the run chooses for its turn; None for nothing."""
+    """Returns the options that the run chooses for its turn; None for none."""
     chosen = {**((body.config and body.config.configurable) or {}), **(body.context or {})}
     about = {"model": chosen.get("model"), "temperature": chosen.get("temperature"), "maxTokens": chosen.get("max_tokens")}
     tools = chosen.get("tools") or ()
@@ -123,25 +133,25 @@ def read_options(body: RunBody, instructions: str | None) -> TurnOptions | None:
     return None if options == TurnOptions() else options
 
 
-def read_messages(values: dict[str, Any] | None) -> list[SaidMessage]:
+def read_messages(values: dict[str, Any] | None) -> list[ClientMessage]:
     """Returns the messages of an input; `InvalidInput` for other shapes."""
     messages = (values or {}).get("messages", [])
     listed = messages if isinstance(messages, list) else [messages]
     try:
-        return [msgspec.convert(_spelled(message), SaidMessage) for message in listed]
+        return [msgspec.convert(_spelled(message), ClientMessage) for message in listed]
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"input.messages: {explain(error, SaidMessage)}") from None
+        raise InvalidInput(f"input.messages: {explain(error, ClientMessage)}") from None
 
 
-def read_input(values: dict[str, Any] | None, known: Collection[str]) -> SaidInput:
-    """Splits an input into what a new thread begins with and what is said now.
+def read_input(values: dict[str, Any] | None, stored_ids: Collection[str]) -> RunInput:
+    """Splits an input into the history of a new thread and the new message.
 
     Messages up to the last one that the thread has, by their ids, are not read again.
     """
     messages = read_messages(values)
     system = [text_of(read_content(message.content)) for message in messages if _role(message) == "system"]
     messages = [message for message in messages if _role(message) != "system"]
-    start = max((index + 1 for index, message in enumerate(messages) if message.id in known), default=0)
+    start = max((index + 1 for index, message in enumerate(messages) if message.id in stored_ids), default=0)
     news = messages[start:]
     end = len(news)
     while end > 0 and _role(news[end - 1]) == "user":
@@ -152,10 +162,10 @@ def read_input(values: dict[str, Any] | None, known: Collection[str]) -> SaidInp
     contents = [read_content(message.content) for message in last]
     content = contents[0] if len(contents) == 1 else _joined(contents)
     key = last[-1].id
-    return SaidInput(read_seeds(news[:end]), content, key if key and len(key) <= KEY_MAX else None, "\n\n".join(system) or None)
+    return RunInput(read_seeds(news[:end]), content, key if key and len(key) <= KEY_MAX else None, "\n\n".join(system) or None)
 
 
-def read_seeds(messages: list[SaidMessage]) -> tuple[SeedMessage, ...]:
+def read_seeds(messages: list[ClientMessage]) -> tuple[SeedMessage, ...]:
     return tuple(_seed(message) for message in messages)
 
 
@@ -170,7 +180,7 @@ def _spelled(message: Any) -> Any:
             return message
 
 
-def _role(message: SaidMessage) -> str:
+def _role(message: ClientMessage) -> str:
     name = message.type or message.role or ""
     role = ROLES.get(name)
     if role is None:
@@ -178,7 +188,7 @@ def _role(message: SaidMessage) -> str:
     return role
 
 
-def _seed(message: SaidMessage) -> SeedMessage:
+def _seed(message: ClientMessage) -> SeedMessage:
     content = read_content(message.content)
     match _role(message):
         case "assistant":
@@ -200,7 +210,7 @@ def _joined(contents: list[UserContent]) -> UserContent:
 
 
 def read_content(content: str | list[Any] | None) -> UserContent:
-    """Returns the content of a message; `Unprocessable` for parts that nobody here can read."""
+    """Returns the content of a message; `Unprocessable` for parts that cannot be read here."""
     if not isinstance(content, list):
         return content or ""
     parts = tuple(_part(part) for part in content)

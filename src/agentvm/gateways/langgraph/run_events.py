@@ -17,8 +17,8 @@ from agentvm.gateways.turn_parts import (
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -63,7 +63,7 @@ class RunEvents:
         return b"" if cursor <= self._after else self._written(self._values())
 
     def write(self, part: TurnPart, cursor: int) -> bytes:
-        if isinstance(part, SaidText):
+        if isinstance(part, TextAdded):
             self._texts.append(part.text)
             if not self._has_tuples or cursor <= self._after:
                 return b""
@@ -79,7 +79,7 @@ class RunEvents:
         match part:
             case AnswerBegun(message_id=message_id, text=text):
                 return self._begin_answer(message_id, text)
-            case SaidThinking(text=text):
+            case ThinkingAdded(text=text):
                 self._thinking.append(text)
                 return self._chunk(additional_kwargs={"reasoning_content": text})
             case CallBegun(call_id=call_id, name=name):
@@ -162,7 +162,7 @@ class RunEvents:
         return [("messages/complete", _encode([message]))] if "messages" in self._modes else []
 
     def _park(self) -> list[tuple[str, bytes]]:
-        """Ends the stream: the turn goes on with an answer, and another stream."""
+        """Ends the stream: the turn continues with an answer, and another stream."""
         self.is_done = True
         waits = [("updates", _encode({"__interrupt__": self._waits}))] if "updates" in self._modes else []
         return [*waits, *self._values(is_last=True)]

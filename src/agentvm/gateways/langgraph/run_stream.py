@@ -23,13 +23,19 @@ JSON_HEARTBEAT = b"\n"
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The past of a run when its stream begins: a turn that has waited goes on since, unless one of `open_waits` is open."""
+    """The past of a run when its stream begins: a turn that has waited continues since, unless one of `open_waits` is open.
+
+    `answered` are the waits that the request answers. They are stored one after the other, and the turn may wait in between.
+    """
 
     cursor: int = 0
     open_waits: frozenset[str] = frozenset()
+    answered: frozenset[str] = frozenset()
 
     def is_waiting(self, part: TurnWaits, cursor: int) -> bool:
-        """Tells whether the turn waits since then."""
+        """Returns whether the turn waits since then."""
+        if part.waits and self.answered.issuperset(part.waits):
+            return False
         return cursor > self.cursor or not self.open_waits.isdisjoint(part.waits)
 
 
@@ -60,7 +66,7 @@ def await_run(run: FollowedRun, on_closed: OnClosed) -> Streamed:
 
 
 class _RunSource:
-    """Reads the parts of a turn. `take` may be cancelled: what was read and not returned is kept."""
+    """Reads the parts of a turn. `take` may be cancelled: parts that were read and not returned are kept."""
 
     def __init__(self, run: FollowedRun) -> None:
         self._run = run
@@ -73,7 +79,7 @@ class _RunSource:
         raise NotImplementedError
 
     async def _read(self) -> bool:
-        """Waits until there are parts; tells whether there are any."""
+        """Waits for parts of the turn; returns whether there are any."""
         while not self._parts:
             try:
                 events = await self.follower.take()
@@ -106,7 +112,11 @@ class _EventStream(_RunSource):
     async def _write(self) -> None:
         run = self._run
         if not self._knows_history and (not run.is_queued or await self._read()):
-            history = await read_before(run.talk, run.sent.turn)
+            try:
+                history = await read_before(run.talk, run.sent.turn)
+            except NotFound:
+                self.is_done = True
+                return
             self._knows_history = True
             cursor = self._parts[0][1] if self._parts else run.sent.cursor + 1
             self._pieces.append(self._events.remember(history, cursor))
@@ -131,7 +141,11 @@ class _ResultStream(_RunSource):
                 # Its part is kept: it may be cancelled and taken again.
                 break
             self._parts = []
-        values = await self._values(last if isinstance(last, TurnEnded) else None)
+        try:
+            values = await self._values(last if isinstance(last, TurnEnded) else None)
+        except NotFound as error:
+            # The thread was deleted while its run was awaited.
+            values = {"__error__": {"error": error.code, "message": str(error)}}
         self.is_done = True
         return msgspec.json.encode(values)
 

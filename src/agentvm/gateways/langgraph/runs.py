@@ -1,28 +1,30 @@
 """LangGraph runs — turns of a thread: begun, streamed, awaited, listed, joined and cancelled."""
 
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
-from agentvm.errors import Conflict, NotFound
-from agentvm.gateways.langgraph.history import TurnState, list_turns
+from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable, not_found
+from agentvm.gateways.langgraph.history import list_turns
 from agentvm.gateways.langgraph.messages import moment
 from agentvm.gateways.langgraph.run_body import RunBody, read_modes
 from agentvm.gateways.langgraph.run_events import RunEvents
 from agentvm.gateways.langgraph.run_stream import FollowedRun, OnClosed, Settled, await_run, stream_run
 from agentvm.gateways.langgraph.starting import StartedRun, start_run
-from agentvm.gateways.langgraph.threads import NAMES, Thread, container_of, find_thread, get_thread, open_waits
+from agentvm.gateways.langgraph.threads import NAMES, OFFSET_MAX, Thread, container_of, find_thread, get_thread, open_waits
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.sse import MEDIA_TYPE
-from agentvm.gateways.talk import SentTurn, Talk
+from agentvm.gateways.talk import Talk
 from agentvm.model.turn import Turn
 from agentvm.operations.branch import SessionRewind
+from agentvm.operations.pages import is_number
 from agentvm.operations.session import SessionDelete
+from agentvm.storage.sessions import TurnStatus
 
-NO_RUN: Final = "There is no such run"
 RUN_NAMES: Final = {**NAMES, "run": "turn_id"}
 PAGE_MAX = 100
 _STATUSES: Final = {"completed": "success", "failed": "error", "interrupted": "interrupted"}
-_OUTCOMES: dict[str, TurnState] = {
+_OUTCOMES: dict[str, TurnStatus] = {
     "success": "completed",
     "error": "failed",
     "interrupted": "interrupted",
@@ -31,9 +33,14 @@ _OUTCOMES: dict[str, TurnState] = {
 }
 
 
+_NEVER: Final = "timeout"
+"""A status that no run has: a turn that takes too long fails."""
+
+
 class CancelBody(Lenient, frozen=True):
     thread_id: str | None = None
     run_ids: tuple[str, ...] | None = None
+    status: Literal["pending", "running", "all"] | None = None
 
 
 def show_run(turn: Turn, thread: Thread) -> dict[str, Any]:
@@ -63,7 +70,8 @@ def _on_closed(run: StartedRun, *, cancels: bool) -> OnClosed:
         if cancels and not has_ended:
             await run.talk.stop(run.sent)
         if run.is_temporary:
-            await run.talk.ask(SessionDelete(session_id=run.sent.session_id))
+            with suppress(NotFound):
+                await run.talk.ask(SessionDelete(session_id=run.sent.session_id))
 
     return closed
 
@@ -89,7 +97,7 @@ async def wait(ask: Ask[RunBody], talk: Talk) -> GatewayReply:
 
 
 async def create(ask: Ask[RunBody], talk: Talk) -> GatewayReply:
-    """Begins a run that nobody waits for."""
+    """Begins a run without waiting for it."""
     run = await start_run(ask, talk)
     headers = _headers(run.thread.thread_id, run.sent.turn_id, "join")
     return GatewayReply(content=show_run(run.sent.turn, run.thread), headers={"Content-Location": headers["Content-Location"]})
@@ -97,17 +105,22 @@ async def create(ask: Ask[RunBody], talk: Talk) -> GatewayReply:
 
 async def list_runs(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     thread = await get_thread(ask, talk)
-    limit, offset = _number(ask, "limit", 10), _number(ask, "offset", 0)
+    limit, offset = _number(ask, "limit", 10, PAGE_MAX), _number(ask, "offset", 0, OFFSET_MAX)
     if limit + offset == 0:
         return GatewayReply(content=[])
-    outcome = _OUTCOMES.get(ask.query.get("status", ""))
+    status = ask.query.get("status")
+    if status == _NEVER:
+        return GatewayReply(content=[])
+    if status is not None and status not in _OUTCOMES:
+        raise InvalidInput(f"status must be one of {', '.join(_OUTCOMES)}")
+    outcome = None if status is None else _OUTCOMES[status]
     turns = await list_turns(talk, thread.session, outcome, limit + offset)
     return GatewayReply(content=[show_run(turn, thread) for turn in turns[offset:]])
 
 
-def _number(ask: Ask[Any], name: str, default: int) -> int:
+def _number(ask: Ask[Any], name: str, default: int, most: int) -> int:
     text = ask.query.get(name, "")
-    return min(int(text), PAGE_MAX) if text.isdecimal() else default
+    return min(int(text), most) if is_number(text) else default
 
 
 async def _run(ask: Ask[Any], talk: Talk) -> tuple[Thread, Turn]:
@@ -121,7 +134,7 @@ async def _turn(talk: Talk, thread: Thread, run_id: str) -> Turn:
     except NotFound:
         turn = None
     if turn is None or turn.session_id != thread.session.session_id:
-        raise NotFound(NO_RUN)
+        raise not_found("Run", run_id)
     return turn
 
 
@@ -153,7 +166,7 @@ async def join_stream(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     run = await _followed(talk, thread, turn)
     modes = read_modes(tuple(filter(None, ask.query.get("stream_mode", "").split(","))))
     seen = ask.headers.get("last-event-id", "")
-    events = RunEvents(turn.turn_id, thread.thread_id, thread.assistant_id, modes, int(seen) if seen.isdecimal() else 0)
+    events = RunEvents(turn.turn_id, thread.thread_id, thread.assistant_id, modes, int(seen) if is_number(seen) else 0)
 
     async def closed(has_ended: bool) -> None:
         if not has_ended and ask.query.get("cancel_on_disconnect") in ("1", "true"):
@@ -165,38 +178,51 @@ async def join_stream(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
 
 
 async def cancel(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
-    """Stops a run; with `action=rollback` its messages are taken back, with `wait` the response comes when it has ended."""
+    """Stops a run; with `action=rollback` its messages are rewound, with `wait` the response is sent when it has ended."""
     thread, turn = await _run(ask, talk)
-    sent = await _cancel(talk, thread, turn, rolls_back=ask.query.get("action") == "rollback")
-    if sent is not None and ask.query.get("wait") in ("1", "true"):
-        async for _ in talk.parts(sent):
-            pass
+    await _cancel(talk, thread, turn, rolls_back=_rolls_back(ask), waits=ask.query.get("wait") in ("1", "true"))
     return GatewayReply(content={}, status=202)
 
 
+def _rolls_back(ask: Ask[Any]) -> bool:
+    """Returns whether a stopped run is also rewound."""
+    action = ask.query.get("action", "interrupt")
+    if action not in ("interrupt", "rollback"):
+        raise InvalidInput("action must be interrupt or rollback")
+    return action == "rollback"
+
+
 async def cancel_many(ask: Ask[CancelBody], talk: Talk) -> GatewayReply:
-    """Stops runs of a thread."""
-    thread = await find_thread(talk, container_of(ask, talk), ask.body.thread_id or "")
+    """Stops runs of a thread: those that are named, or with a `status` all that have not ended."""
+    body, container_id, rolls_back = ask.body, container_of(ask, talk), _rolls_back(ask)
+    if body.thread_id is None or (body.run_ids is None) == (body.status is None):
+        raise Unprocessable("Give thread_id, and either run_ids or status")
+    thread = await find_thread(talk, container_id, body.thread_id)
     if thread is None:
-        raise NotFound("There is no such thread")
-    for run_id in ask.body.run_ids or ():
-        turn = await _turn(talk, thread, run_id)
-        await _cancel(talk, thread, turn, rolls_back=ask.query.get("action") == "rollback")
+        raise not_found("Thread", body.thread_id)
+    for run_id in body.run_ids or ():
+        await _cancel(talk, thread, await _turn(talk, thread, run_id), rolls_back=rolls_back, waits=False)
+    if body.status is not None:
+        await _cancel_all(talk, thread, rolls_back=rolls_back)
     return GatewayReply(content=None, status=204)
 
 
-async def _cancel(talk: Talk, thread: Thread, turn: Turn, *, rolls_back: bool) -> SentTurn | None:
-    """Returns the turn that is being stopped; None for one that has ended."""
-    session_id = thread.session.session_id
-    sent = None if turn.outcome is not None else await talk.sent(turn)
-    if sent is not None:
-        running = await list_turns(talk, thread.session, "running")
-        if turn.parked_at is None and running and running[-1].turn_id != turn.turn_id:
-            raise Conflict("This run waits behind another one of the thread; cancel that one first")
-        await talk.stop(sent)
+async def _cancel_all(talk: Talk, thread: Thread, *, rolls_back: bool) -> None:
+    """Stops the runs of a thread, the one that runs before those that wait behind it."""
+    for turn in reversed(await list_turns(talk, thread.session, "running")):
+        await _cancel(talk, thread, await talk.turn(turn.turn_id), rolls_back=rolls_back, waits=True)
+
+
+async def _cancel(talk: Talk, thread: Thread, turn: Turn, *, rolls_back: bool, waits: bool) -> None:
+    """Stops a run, if it has not ended. One that waits behind another ends when it is its turn."""
+    if turn.outcome is None:
+        if rolls_back and await talk.is_queued(turn):
+            raise Conflict("This run waits behind another one of the thread; cancel that one first, or do not roll back")
+        sent = await talk.sent(turn)
+        await (talk.end(sent) if waits else talk.stop(sent))
     if rolls_back:
-        await talk.ask(SessionRewind(session_id=session_id, before=turn.message_id, on_busy="interrupt"))
-    return sent
+        request = SessionRewind(session_id=thread.session.session_id, before=turn.message_id, on_busy="interrupt")
+        await talk.ask(request)
 
 
 _RUN = "/threads/{thread}/runs/{run}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentvm.errors import NotFound, Unprocessable
+from agentvm.errors import Unprocessable, not_found
 from agentvm.gateways.langgraph.history import read_history
 from agentvm.gateways.langgraph.interrupts import interrupt_of
 from agentvm.gateways.langgraph.messages import START, LangMessage, messages_of, moment
@@ -58,7 +58,7 @@ def _state(
 
 
 async def _tasks(talk: Talk, thread: Thread, history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns what the thread waits for, or what its last turn has failed with."""
+    """Returns the waits of the thread, or the error of its last turn."""
     about: dict[str, Any] = {"id": thread.session.session_id, "name": "agent", "path": [], "error": None, "interrupts": []}
     task = {**about, "checkpoint": None, "state": None, "result": None}
     if history and isinstance(history[-1], ErrorMessage):
@@ -80,7 +80,7 @@ async def read_state(talk: Talk, thread: Thread, checkpoint_id: str | None = Non
         tasks = await _tasks(talk, thread, history)
         return _state(thread, messages, thread.session.active_at, tasks, len(messages))
     if checkpoint_id not in ids:
-        raise NotFound("There is no such checkpoint")
+        raise not_found("Checkpoint", checkpoint_id)
     end = ids.index(checkpoint_id)
     at = times.get(messages[end - 1]["id"], 0) if end else thread.session.created_at
     return _state(thread, messages[:end], at, step=end)
@@ -96,14 +96,14 @@ async def show_checkpoint(ask: Ask[CheckpointBody], talk: Talk) -> GatewayReply:
 
 
 async def update(ask: Ask[StateBody], talk: Talk) -> GatewayReply:
-    """Gives a new thread its first messages. What was said is not changed."""
+    """Gives a new thread its first messages. Messages are not changed."""
     thread = await get_thread(ask, talk)
     history = (await read_history(talk, thread.session)).messages
     values = ask.body.values
     messages = read_messages(values if isinstance(values, dict) else None)
     if messages:
         if history or thread.alias is None:
-            raise Unprocessable("Messages can be given to a new thread only; what was said is not changed")
+            raise Unprocessable("Messages can only be added to a new thread; existing ones are not changed")
         session = await talk.open(thread.session.image_id, None, seeds=read_seeds(messages))
         await talk.aliases(session.container_id).put(thread.alias, session.session_id, talk.vm.clock())
         await talk.ask(SessionDelete(session_id=thread.session.session_id))

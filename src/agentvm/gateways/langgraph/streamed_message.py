@@ -6,15 +6,14 @@ import msgspec
 
 from agentvm.gateways.langgraph import messages
 from agentvm.gateways.langgraph.messages import LangMessage
-from agentvm.gateways.turn_parts import CallBegun, CallInput, CallMade, SaidText, SaidThinking, TurnPart
+from agentvm.gateways.turn_parts import CallBegun, CallInput, CallMade, TextAdded, ThinkingAdded, TurnPart
 from agentvm.model.usage import NO_USAGE, Usage
 
 INPUT_MAX_CHARACTERS = 8 * 1024
-"""The input of a call is sent whole with each piece, as clients expect it; what is longer follows when it is complete."""
+"""The input of a call is sent whole with each piece, as clients expect it; a longer one follows when it is complete."""
 
 BlockEvent = dict[str, Any]
 
-_TEXT = b'{"event":"content-block-delta","index":%d,"delta":{"type":"text-delta","text":%b}}'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -33,16 +32,16 @@ class StreamedMessage:
         """Whether the open block is one of text."""
 
     def begin(self, text: str) -> list[BlockEvent]:
-        """Begins the message, with a text if it goes on after a restart."""
+        """Begins the message, with a text if it continues after a restart."""
         about = {"run_id": self._run_id, "langgraph_node": "agent"}
         start = {"event": "message-start", "role": "ai", "id": self._message_id, "metadata": about}
-        return [start, *(self.write(SaidText(text)) if text else ())]
+        return [start, *(self.write(TextAdded(text)) if text else ())]
 
     def write(self, part: TurnPart) -> list[BlockEvent]:
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 return self._grow("text", {"type": "text", "text": ""}, text)
-            case SaidThinking(text=text):
+            case ThinkingAdded(text=text):
                 return self._grow("reasoning", {"type": "reasoning", "reasoning": ""}, text)
             case CallBegun(call_id=call_id, name=name):
                 return [*self._finish(), self._start({"type": "tool_call_chunk", "id": call_id, "name": name, "args": ""})]

@@ -1,7 +1,7 @@
 """Thread events — the parts of turns as events of the thread protocol: lifecycle, messages, tools, input, values. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from agentvm.gateways.turn_parts import (
     CallEnded,
     CallMade,
     CallWaits,
-    SaidText,
+    TextAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -61,9 +61,13 @@ class ThreadEvents:
             self._remember(message)
         self._opening = [_lifecycle("running"), *self._values()]
 
+    def has_announced(self, waits: Collection[str]) -> bool:
+        """Returns whether the client has been told of all of these."""
+        return self._announced.issuperset(waits)
+
     def write(self, part: TurnPart, cursor: int, at: int) -> bytes:
         answer = self._answer
-        if isinstance(part, SaidText) and answer is not None and answer.is_text and not self._is_parked:
+        if isinstance(part, TextAdded) and answer is not None and answer.is_text and not self._is_parked:
             # Nearly all parts are these.
             delta = answer.text_delta(part.text)
             if not self._has_messages or cursor <= self._after:
@@ -168,8 +172,12 @@ class ThreadEvents:
         yield from self._close_answer(NO_USAGE)
         if self._size > VALUES_MAX_BYTES:
             yield from self._values(is_last=True)
-        _, error = part.error or ("", "The turn failed")
-        yield _lifecycle(part.outcome, error if part.outcome == "failed" else None)
+        if part.outcome == "failed":
+            _, error = part.error or ("", "The turn failed")
+            yield _lifecycle("failed", error)
+        else:
+            # Of a turn that was stopped, too: the client for Python takes "interrupted" for a wait, and would wait on.
+            yield _lifecycle("completed")
 
 
 _EVENT = (

@@ -2,7 +2,7 @@
 
 Commands are those of `commands`. All subscriptions of a socket are one event stream, so that its events come in their order:
 clients take the end of a run on one subscription for the end of all. A new subscription begins the stream anew, and clients
-leave out what they have by the ids of events.
+skip events that they have by their ids.
 """
 
 from collections.abc import Iterator

@@ -2,11 +2,11 @@
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable
+from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable, not_found
 from agentvm.gateways.langgraph.history import READ, read_values
 from agentvm.gateways.langgraph.interrupts import interrupt_of
 from agentvm.gateways.langgraph.messages import moment
@@ -28,7 +28,6 @@ OFFSET_MAX = 1_000_000_000
 VALUES_MAX_BYTES = 2 * 1024 * 1024
 """The histories in a list of threads; the threads beyond have none."""
 METADATA_MAX_BYTES = 64 * 1024
-NO_THREAD = "There is no such thread"
 NAMES = {"thread": "session_id"}
 
 ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
@@ -40,6 +39,8 @@ class ThreadCreateBody(Lenient, frozen=True):
     thread_id: str | None = None
     metadata: dict[str, Any] | None = None
     if_exists: Literal["raise", "do_nothing"] = "raise"
+    ttl: Any = None
+    supersteps: list[Any] | None = None
 
 
 class ThreadPatchBody(Lenient, frozen=True):
@@ -50,9 +51,10 @@ class ThreadSearchBody(Lenient, frozen=True):
     metadata: dict[str, Any] | None = None
     status: ThreadStatus | None = None
     ids: tuple[str, ...] | None = None
-    limit: int = 10
-    offset: int = 0
-    sort_by: str | None = None
+    values: dict[str, Any] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0)] = 10
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    sort_by: Literal["created_at", "updated_at", "state_updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
     select: tuple[str, ...] | None = None
 
@@ -99,16 +101,16 @@ async def get_thread(ask: Ask[Any], talk: Talk) -> Thread:
     """Returns the thread that a path names; `NotFound` for one of others as for none."""
     thread = await find_thread(talk, container_of(ask, talk), ask.path["thread"])
     if thread is None:
-        raise NotFound(NO_THREAD)
+        raise not_found("Thread", ask.path["thread"])
     return thread
 
 
 async def open_thread(talk: Talk, container_id: ContainerId, thread_id: str | None, metadata: dict[str, Any]) -> Thread:
-    """Creates a thread. Until something is said in it, its agent may be changed by a run."""
+    """Creates a thread. Before its first message, its agent may be changed by a run."""
     external = thread_id or str(uuid.uuid4())
     if external.startswith("sess_"):
         # The id of a session of this server, which is not within reach.
-        raise NotFound(NO_THREAD)
+        raise not_found("Thread", external)
     if not 0 < len(external) <= EXTERNAL_MAX:
         raise InvalidInput(f"A thread_id has 1 to {EXTERNAL_MAX} characters")
     check_metadata(metadata)
@@ -121,7 +123,7 @@ async def open_thread(talk: Talk, container_id: ContainerId, thread_id: str | No
 
 
 async def set_metadata(talk: Talk, thread: Thread, metadata: dict[str, Any]) -> Thread:
-    """Replaces what clients keep with a thread. One that was not created here has no place for it."""
+    """Replaces the metadata that clients keep with a thread. One that was not created here has no place for it."""
     if thread.alias is None or metadata == thread.named.metadata:
         return thread
     check_metadata(metadata)
@@ -159,8 +161,16 @@ async def show(talk: Talk, thread: Thread, *, with_values: bool = True) -> dict[
     }
 
 
+def refuse_unsupported(**members: object) -> None:
+    """Refuses members that would change the answer and are not read here."""
+    for name, value in members.items():
+        if value:
+            raise Unprocessable(f"{name} is not supported here; leave it out")
+
+
 async def create(ask: Ask[ThreadCreateBody], talk: Talk) -> GatewayReply:
     body = ask.body
+    refuse_unsupported(ttl=body.ttl, supersteps=body.supersteps)
     container_id = container_of(ask, talk, body.metadata)
     if body.thread_id is not None and (thread := await find_thread(talk, container_id, body.thread_id)) is not None:
         if body.if_exists == "raise":
@@ -176,7 +186,7 @@ async def get(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
 async def patch(ask: Ask[ThreadPatchBody], talk: Talk) -> GatewayReply:
     thread = await get_thread(ask, talk)
     if thread.alias is None:
-        raise Conflict("Only threads that were created here have metadata")
+        raise Conflict("Only threads created over this gateway have metadata")
     changed = await set_metadata(talk, thread, {**thread.named.metadata, **(ask.body.metadata or {})})
     return GatewayReply(content=await show(talk, changed))
 
@@ -193,23 +203,24 @@ async def copy(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     forked = (await talk.ask(SessionFork(session_id=thread.session.session_id))).session
     alias, aliases = Alias(GATEWAY, str(uuid.uuid4())), talk.aliases(thread.session.container_id)
     if forked is None:
-        raise NotFound(NO_THREAD)
+        raise not_found("Thread", ask.path["thread"])
     await aliases.put(alias, forked.session_id, talk.vm.clock())
     await aliases.set_metadata(alias, thread.named.metadata)
     copied = await find_thread(talk, thread.session.container_id, alias.external)
     if copied is None:
-        raise NotFound(NO_THREAD)
+        raise not_found("Thread", ask.path["thread"])
     return GatewayReply(content=await show(talk, copied))
 
 
 def _query(body: ThreadSearchBody) -> NamedQuery:
+    refuse_unsupported(values=body.values)
     return NamedQuery(
         metadata=body.metadata,
         state=None if body.status is None else _STATES[body.status],
         order="created" if body.sort_by == "created_at" else "active",
         is_ascending=body.sort_order == "asc",
-        limit=max(0, min(body.limit, PAGE_MAX)),
-        offset=max(0, min(body.offset, OFFSET_MAX)),
+        limit=min(body.limit, PAGE_MAX),
+        offset=min(body.offset, OFFSET_MAX),
     )
 
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from agentvm.errors import InvalidInput, NotFound, ToolNotFound
+from agentvm.errors import NotFound, ToolNotFound, shorten
 from agentvm.gateways.agents import ListedAgent, find_agent, list_agents
 from agentvm.gateways.mcp.messages import McpCall, read
+from agentvm.gateways.mcp.running import RunningCall
 from agentvm.gateways.routes import GatewayReply, Lenient
-from agentvm.gateways.sse import MEDIA_TYPE, event, stream_parts
+from agentvm.gateways.sse import MEDIA_TYPE, event, stream_parts, write_parts
 from agentvm.gateways.talk import SentTurn, Talk
-from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.ids import ContainerId
 from agentvm.model.session import Alias
 from agentvm.model.usage import NO_USAGE
@@ -24,7 +25,6 @@ PREFIX: Final = "ask_"
 NAME_MAX: Final = 64
 REQUESTS: Final = "mcp.request"
 """The gateway of the aliases that are keys of requests."""
-KEY_MAX: Final = 200
 PROGRESS_SECONDS: Final = 0.5
 _INNER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_CHARACTERS: Final = 8
@@ -41,7 +41,7 @@ ASK_INPUT: Final[dict[str, Any]] = {
         "message": {"type": "string", "description": "What to say to the agent."},
         "session_id": {
             "type": "string",
-            "description": "The conversation to go on with: `sessionId` of an earlier result. A new one begins without it.",
+            "description": "The conversation to continue: `sessionId` of an earlier result. A new one begins without it.",
         },
     },
     "required": ["message"],
@@ -91,7 +91,7 @@ async def agent_of(talk: Talk, tool: str, container_id: ContainerId) -> str:
     async for agent in list_agents(talk, container_id):
         if tool_name(agent.name) == tool:
             return agent.name
-    raise ToolNotFound("There is no such tool")
+    raise ToolNotFound(f"Tool not found: {shorten(tool)}")
 
 
 async def ask_agent(
@@ -101,31 +101,31 @@ async def ask_agent(
     arguments: dict[str, Any],
     container_id: ContainerId,
     key: str | None,
+    running: RunningCall,
     *,
     streams: bool,
 ) -> GatewayReply:
-    """Says a message, and answers with the turn. A client that leaves before its end stops the turn."""
+    """Says a message, and answers with the turn. A client that leaves before its end stops the turn, unless it gave a key."""
     question = read(arguments, AskArguments, "arguments")
-    if key is not None and not 0 < len(key) <= KEY_MAX:
-        raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
     if question.session_id is not None:
         session = await talk.session(question.session_id)
     else:
         image = await talk.agent(agent, container_id)
         session = await talk.open(image.image_id, None if key is None else Alias(REQUESTS, key))
-    sent = await talk.say(session.session_id, question.message, key=key)
+    sent = await talk.send(session.session_id, question.message, key=key)
+    await running.begin(sent)
     encoder = AskStream(call, sent)
+
+    async def end() -> None:
+        await running.end(sent)
+
+    # Whoever gives a key comes back for the answer.
+    interrupts = key is None
     if streams:
-        return GatewayReply(content=stream_parts(talk, sent, encoder, interrupts=True), media_type=MEDIA_TYPE)
-    try:
-        async for part in talk.parts(sent):
-            encoder.write(part, 0)
-            if encoder.is_done:
-                break
-    finally:
-        if not encoder.is_done:
-            # The client has left.
-            await talk.stop(sent)
+        streamed = stream_parts(talk, sent, encoder, on_end=end, interrupts=interrupts)
+        return GatewayReply(content=streamed, media_type=MEDIA_TYPE)
+    await write_parts(talk, sent, encoder, interrupts=interrupts)
+    await end()
     return GatewayReply(content=encoder.answer())
 
 
@@ -150,7 +150,7 @@ class AskStream:
         if self.is_done:
             return b""
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 if self._is_apart:
                     # What the model says after a call is another paragraph.
                     text, self._is_apart = f"\n\n{text}", False
@@ -180,7 +180,7 @@ class AskStream:
         text = answer
         if ended is None:
             names = ", ".join(wait.name for wait in self._waits)
-            text = f"{answer}\n\nThe agent waits for somebody to answer: {names}. Its session goes on then.".strip()
+            text = f"{answer}\n\nThe agent waits for an answer: {names}. Its session then continues.".strip()
         elif ended.outcome == "failed":
             text = (ended.error or ("internal_error", "The turn failed"))[1]
         elif ended.outcome == "interrupted":

@@ -11,6 +11,7 @@ from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 class McpCode(IntEnum):
     """Codes of JSON-RPC and of MCP."""
 
+    PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
     METHOD_NOT_FOUND = -32601
     INVALID_PARAMS = -32602
@@ -60,6 +61,6 @@ def error_of(message_id: str | int | None, code: int, message: str, data: object
 
 def shape(problem: GatewayProblem) -> ShapedProblem:
     """Returns the response of a request that failed as a whole."""
-    code = _REQUEST_CODES.get(problem.status) or code_of(problem.status)
+    code = McpCode.PARSE_ERROR if problem.is_unread else _REQUEST_CODES.get(problem.status) or code_of(problem.status)
     content = error_of(None, code, problem.message, {"code": problem.code})
     return ShapedProblem(status=problem.status, content=msgspec.json.encode(content))

@@ -1,12 +1,11 @@
 """MCP messages — JSON-RPC in two eras at one address, told apart by each message alone. Pure.
 
 Theory of operation. Since 2026-07-28 every request tells its version, in a header and in `_meta`, and there are no sessions of
-the protocol. Before, a client begins with `initialize`; it is answered, and nothing is remembered. What a header repeats must
-be what the body says: whatever stands in front of the server may have judged the header.
+the protocol. Before, a client begins with `initialize`; it is answered, and nothing is remembered. A header must agree with
+the body: a proxy in front of the server may have decided by the header.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +68,7 @@ class McpCall:
         return read(self.params, kind, "params")
 
     def result(self, content: Mapping[str, Any], *, keeps_ms: int | None = None) -> dict[str, Any]:
-        """Returns the answer. `keeps_ms` is how long a client may keep it; what one caller sees, another may not."""
+        """Returns the answer. `keeps_ms` is how long a client may keep it, for this caller alone."""
         result = dict(content)
         if self.is_stateless:
             result = {"resultType": "complete", **result, "_meta": {f"{_PREFIX}serverInfo": SERVER_INFO}}
@@ -79,7 +78,7 @@ class McpCall:
 
 
 def read(value: object, kind: type[P], where: str) -> P:
-    """Returns a part of a message; `InvalidInput` names what is wrong in it."""
+    """Returns a part of a message; `InvalidInput` names the fault."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -103,12 +102,14 @@ def call_of(message: McpMessage, headers: Mapping[str, str]) -> McpCall | None:
 
 
 def _check_envelope(method: str, params: dict[str, Any], headers: Mapping[str, str]) -> None:
-    meta = _meta(params)
+    meta, header = _meta(params), _decoded(headers.get(VERSION_HEADER))
+    if header is not None and meta.get(VERSION_MEMBER, header) != header:
+        raise MessageRefused(McpCode.HEADER_MISMATCH, f"The header {VERSION_HEADER} contradicts the body")
     if (version := meta.get(VERSION_MEMBER, STATELESS)) != STATELESS:
         # First: another version may have another envelope.
         supported = [STATELESS, *reversed(HANDSHAKE)]
         about = {"supported": supported, "requested": version}
-        raise MessageRefused(McpCode.UNSUPPORTED_VERSION, "This version of the protocol is not spoken here", about)
+        raise MessageRefused(McpCode.UNSUPPORTED_VERSION, "This version of the protocol is not supported", about)
     if missing := [name for name in (VERSION_MEMBER, CAPABILITIES_MEMBER) if name not in meta]:
         raise MessageRefused(McpCode.INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
     expected = {VERSION_HEADER: meta[VERSION_MEMBER], METHOD_HEADER: method}
@@ -116,7 +117,7 @@ def _check_envelope(method: str, params: dict[str, Any], headers: Mapping[str, s
         expected[NAME_HEADER] = params[member]
     for name, value in expected.items():
         if _decoded(headers.get(name)) != value:
-            raise MessageRefused(McpCode.HEADER_MISMATCH, f"The header {name} is not what the body says")
+            raise MessageRefused(McpCode.HEADER_MISMATCH, f"The header {name} contradicts the body")
 
 
 def _meta(params: dict[str, Any]) -> dict[str, Any]:
@@ -126,9 +127,11 @@ def _meta(params: dict[str, Any]) -> dict[str, Any]:
 
 def _decoded(value: str | None) -> str | None:
     """Returns the text of a header, which is in base64 if it has other than plain characters."""
+    # Spaces around a value are no part of it, and some servers of HTTP leave them there.
+    value = None if value is None else value.strip(" \t")
     if value is None or (encoded := _ENCODED.fullmatch(value)) is None:
         return value
     try:
         return base64.b64decode(encoded[1], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return None

@@ -1,9 +1,9 @@
-"""MCP methods — what a client may call, in both eras. Nothing is remembered from one request to the next."""
+"""MCP methods — the methods of a client, in both eras of the protocol. Nothing is remembered from one request to the next."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from agentvm.errors import AgentVMError, ToolNotFound
+from agentvm.errors import AgentVMError, ToolNotFound, shorten
 from agentvm.gateways.agents import find_agent, list_agents
 from agentvm.gateways.mcp.asking import agent_of, ask_agent, ask_tool, tool_name
 from agentvm.gateways.mcp.errors import McpCode, MessageRefused, code_of, error_of
@@ -27,6 +27,7 @@ from agentvm.gateways.mcp.reading import (
     search_sessions,
 )
 from agentvm.gateways.mcp.resources import get_prompt, list_prompts, list_resources, list_templates, read_resource
+from agentvm.gateways.mcp.running import CANCELLED, SESSION_HEADER, RunningCall, cancel_call
 from agentvm.gateways.routes import Ask, GatewayReply, Lenient
 from agentvm.gateways.sse import MEDIA_TYPE
 from agentvm.gateways.talk import Talk
@@ -34,10 +35,10 @@ from agentvm.operations.http_status import status_of
 from agentvm.operations.session_lists import READ as READ_SESSIONS
 from agentvm.operations.session_lists import USE
 
-CONTAINER_HEADER, KEY_HEADER = "x-avm-container", "idempotency-key"
+CONTAINER_HEADER = "x-avm-container"
 INSTRUCTIONS: Final = (
     "Agents of AgentVM. Each tool ask_… begins a conversation with one agent; its result has a sessionId, with which the "
-    "next call goes on."
+    "next call continues."
 )
 _CAPABILITIES: Final[dict[str, dict[str, Any]]] = {"tools": {}, "resources": {}, "prompts": {}}
 
@@ -59,6 +60,9 @@ async def answer(ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
         content = error_of(_id(ask.body), refused.code, str(refused), refused.data)
         return GatewayReply(content=content, status=refused.status)
     if call is None:
+        if ask.body.method == CANCELLED:
+            container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
+            await cancel_call(talk, ask.body.params or {}, ask.headers.get(SESSION_HEADER), container_id)
         return GatewayReply(content=None, status=202)
     try:
         return await _answer(call, ask, talk)
@@ -70,9 +74,8 @@ async def answer(ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
         if call.is_stateless and code != McpCode.INVALID_PARAMS:
             # As a status, with its headers.
             raise
-        return GatewayReply(
-            content=error_of(call.id, code, str(error), {"code": error.code}), status=400 if call.is_stateless else 200
-        )
+        about = {"code": error.code} | ({"uri": call.params.get("uri")} if call.method == "resources/read" else {})
+        return GatewayReply(content=error_of(call.id, code, str(error), about), status=400 if call.is_stateless else 200)
 
 
 async def _answer(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> GatewayReply:
@@ -83,12 +86,14 @@ async def _answer(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> GatewayRep
     own = _STATELESS_METHODS if call.is_stateless else _HANDSHAKE_METHODS
     method = own.get(call.method) or _METHODS.get(call.method)
     if method is None:
-        raise MessageRefused(McpCode.METHOD_NOT_FOUND, "There is no such method")
-    return GatewayReply(content=await method(talk, call))
+        raise MessageRefused(McpCode.METHOD_NOT_FOUND, f"Method not found: {shorten(call.method)}")
+    # A name for whoever shakes hands; the era after it has none.
+    headers = {SESSION_HEADER: talk.vm.new_id("mcp")} if call.method == "initialize" else {}
+    return GatewayReply(content=await method(talk, call), headers=headers)
 
 
 async def _list_tools(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> dict[str, Any]:
-    """Lists what this caller may call."""
+    """Lists the tools that this caller may call."""
     tools: list[dict[str, Any]] = []
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
     if (agent := ask.path.get("agent")) is not None:
@@ -114,9 +119,10 @@ async def _call_tool(call: McpCall, ask: Ask[McpMessage], talk: Talk) -> Gateway
     if agent is None:
         agent = await agent_of(talk, params.name, container_id)
     elif tool_name(agent) != params.name:
-        raise ToolNotFound("There is no such tool")
+        raise ToolNotFound(f"Tool not found: {shorten(params.name)}")
     streams = MEDIA_TYPE in ask.headers.get("accept", "")
-    return await ask_agent(talk, call, agent, arguments, container_id, ask.headers.get(KEY_HEADER), streams=streams)
+    running = RunningCall(talk, None if call.is_stateless else ask.headers.get(SESSION_HEADER), call.id)
+    return await ask_agent(talk, call, agent, arguments, container_id, ask.key, running, streams=streams)
 
 
 async def _discover(talk: Talk, call: McpCall) -> dict[str, Any]:

@@ -58,8 +58,8 @@ class ReadArguments(Lenient, frozen=True):
     cursor: str | None = None
 
 
-async def search_sessions(talk: Talk, call: McpCall, asked: SearchArguments, container: str | None) -> dict[str, Any]:
-    reply = await talk.ask(SessionSearch(q=asked.q, cursor=asked.cursor, container_id=container))
+async def search_sessions(talk: Talk, call: McpCall, arguments: SearchArguments, container: str | None) -> dict[str, Any]:
+    reply = await talk.ask(SessionSearch(q=arguments.q, cursor=arguments.cursor, container_id=container))
     matches = [
         {
             "sessionId": match.session_id,
@@ -77,8 +77,8 @@ async def search_sessions(talk: Talk, call: McpCall, asked: SearchArguments, con
     return _result(call, "\n".join(lines) or "Nothing was found.", structured, reply.next_cursor)
 
 
-async def read_session(talk: Talk, call: McpCall, asked: ReadArguments) -> dict[str, Any]:
-    reply = await talk.ask(SessionHistory(session_id=SessionId(asked.id), cursor=asked.cursor))
+async def read_session(talk: Talk, call: McpCall, arguments: ReadArguments) -> dict[str, Any]:
+    reply = await talk.ask(SessionHistory(session_id=SessionId(arguments.id), cursor=arguments.cursor))
     messages = [{"role": message.role, "at": message.timestamp, "text": _text(message)} for message in reply.messages]
     structured = {"sessionId": reply.session_id, "messages": messages, "total": reply.total}
     return _result(call, transcript(reply.messages), structured, reply.next_cursor)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agentvm.gateways.embedded_json import read_value
 from agentvm.gateways.mcp.messages import LISTS_MS, McpCall
 from agentvm.gateways.mcp.reading import SCHEME, session_content
 from agentvm.gateways.routes import Lenient
@@ -94,7 +95,7 @@ async def list_prompts(talk: Talk, call: McpCall) -> dict[str, Any]:
 
 
 async def get_prompt(talk: Talk, call: McpCall) -> dict[str, Any]:
-    """Renders a prompt. Arguments are texts here; one that the prompt declares as something else is read as JSON."""
+    """Renders a prompt. Arguments are texts here; one that the prompt declares with another type is read as JSON."""
     params = call.read(PromptParams)
     uri = f"{PROMPTS}{params.name}"
     stored = await _stored(talk, uri)
@@ -138,9 +139,5 @@ def _arguments(body: bytes) -> list[dict[str, Any]]:
 
 
 def _value(text: str, spec: object) -> object:
-    if not isinstance(spec, Mapping) or spec.get("type") in (None, "string"):
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+    is_text = not isinstance(spec, Mapping) or spec.get("type") in (None, "string")
+    return text if is_text else read_value(text)

@@ -1,41 +1,46 @@
-"""Chat completions — a conversation that its client sends whole each time, kept as one session that goes on.
+"""Chat completions — a conversation that its client sends whole each time, kept as one session that continues.
 
 Theory of operation. The digest of the messages before the last one names the session that ended with them: the name is taken
-when the request begins, so that of two equal requests one goes on with it, and the session is named anew when the turn has
+when the request begins, so that of two equal requests one continues with it, and the session is named anew when the turn has
 ended. A history without a session is stored as a new one, which lists leave out. With `X-AVM-Session` the session is the
 caller's choice, and only the last message is read.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from agentvm.errors import AgentVMError, InvalidInput
-from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits, turn_waits
+from agentvm.errors import AgentVMError, InvalidInput, SessionNotFound
+from agentvm.gateways.client_calls import (
+    NOT_AWAITED,
+    answer_calls,
+    answer_question,
+    answered_calls,
+    client_waits,
+)
 from agentvm.gateways.openai.chat_body import ChatBody, ChatConversation, digest_of, read_conversation, read_options
 from agentvm.gateways.openai.chat_chunks import ChatChunks, completion
 from agentvm.gateways.openai.chat_relay import relay_chat, relayed_model
 from agentvm.gateways.openai.errors import about
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute
-from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
+from agentvm.gateways.sse import MEDIA_TYPE, stream_parts, write_parts
 from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.gateways.words import words_for
 from agentvm.model.ids import ContainerId, ImageId, SessionId
 from agentvm.model.message import ToolCall
 from agentvm.model.session import STATELESS, Alias, Session
-from agentvm.model.wait import WaitId
-from agentvm.operations.text_answer import answer_open_question
+from agentvm.operations.tool import WaitView
 from agentvm.sessions.seeding import SEEDS_MAX, SeedMessage, text_of
 
 HISTORIES, REQUESTS = "openai.history", "openai.request"
 """The gateways of the aliases: digests of histories, and keys of requests."""
-SESSION_HEADER, TOOLS_HEADER, KEY_HEADER = "x-avm-session", "x-avm-tools", "idempotency-key"
+SESSION_HEADER, TOOLS_HEADER = "x-avm-session", "x-avm-tools"
 NEW = "new"
-KEY_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request, with what it means here."""
+    """A request, translated to the terms of this server."""
 
     talk: Talk
     body: ChatBody
@@ -58,24 +63,22 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
         return await relay_chat(ask, talk, model)
     options = read_options(body)
     conversation = read_conversation(body)
-    named, key = ask.headers.get(SESSION_HEADER), ask.headers.get(KEY_HEADER)
-    if key is not None and not 0 < len(key) <= KEY_MAX:
-        raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
+    named, key = ask.headers.get(SESSION_HEADER), ask.key
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
     image = await talk.agent(body.model, container_id)
     request = _Request(talk, body, conversation, image.image_id, image.container_id, named, key)
     session, taken = await _session(request)
-    answered: WaitId | None = None
+    answered: tuple[WaitView, ...] = ()
     try:
         if conversation.results:
-            sent = await _answer(request, session)
+            sent, answered = await _answer(request, session)
         else:
             is_known = taken is not None or key is not None or named not in (None, NEW)
-            question = await _answer_question(request, session) if is_known else None
+            question = await answer_question(talk, session, conversation.content, key) if is_known else None
             if question is not None:
-                sent, answered = question
+                sent, answered = question[0], (question[1],)
             else:
-                sent = await talk.say(session.session_id, conversation.content, key=key, options=options)
+                sent = await talk.send(session.session_id, conversation.content, key=key, options=options)
     except AgentVMError:
         if taken is not None:
             # Nothing was said: the session still ends with this history.
@@ -88,7 +91,7 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     """Returns the session, and the name that was taken from it."""
     talk, aliases = request.talk, request.talk.aliases(request.container_id)
     if request.named is not None and request.named != NEW:
-        return await talk.session(request.named), None
+        return await talk.session_with(request.named, request.image_id), None
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
         return await talk.repeated(session_id, request.image_id), None
@@ -113,40 +116,21 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     return session, None
 
 
-async def _answer(request: _Request, session: Session) -> SentTurn:
-    """Answers the calls that wait for the caller, whose turn goes on."""
+async def _answer(request: _Request, session: Session) -> tuple[SentTurn, tuple[WaitView, ...]]:
+    """Answers the calls that wait for the caller, so that the turn continues; a repeated request gets the same
+    continuation."""
     talk = request.talk
     waits = await client_waits(talk, session_id=session.session_id)
-    cursor = await talk.cursor(session)
     results = {result.tool_call_id or "": str(result.content) for result in request.said.results}
-    return SentTurn(await talk.turn(await answer_calls(talk, waits, results)), cursor)
+    if request.key is None or waits.keys() & results.keys():
+        await answer_calls(talk, waits, results)
+    answered = await answered_calls(talk, session, results)
+    if answered is None:
+        raise InvalidInput(NOT_AWAITED)
+    return answered
 
 
-async def _answer_question(request: _Request, session: Session) -> tuple[SentTurn, WaitId] | None:
-    """Answers the question that the answer before has ended with; returns the turn, which goes on after that question.
-
-    None if nothing is asked. The same request again is the same answer.
-    """
-    talk, text = request.talk, request.said.content
-    if not isinstance(text, str):
-        return None
-    with talk.context() as context:
-        key = request.key or talk.vm.new_id("msg")
-        turn_id = await answer_open_question(context, session.container_id, session.session_id, text, key)
-        context.finish()
-    if turn_id is None:
-        return None
-    answered = [wait for wait in await turn_waits(talk, session.session_id, turn_id) if wait.answered_at is not None]
-    return await talk.sent(await talk.turn(turn_id)), max(answered, key=lambda wait: wait.answered_at or 0).wait_id
-
-
-async def _unanswered(talk: Talk, sent: SentTurn) -> tuple[WaitId, ...]:
-    """Returns the questions of a turn that were asked beside one that has been answered."""
-    waits = await turn_waits(talk, sent.session_id, sent.turn_id)
-    return tuple(wait.wait_id for wait in waits if wait.answered_at is None and wait.kind in ("question", "elicitation"))
-
-
-async def _reply(request: _Request, sent: SentTurn, answered: WaitId | None, *, shows_tools: bool) -> GatewayReply:
+async def _reply(request: _Request, sent: SentTurn, answered: tuple[WaitView, ...], *, shows_tools: bool) -> GatewayReply:
     talk, body = request.talk, request.body
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     created, completion_id = talk.vm.clock() // 1000, f"chatcmpl-{sent.turn_id}"
@@ -159,7 +143,6 @@ async def _reply(request: _Request, sent: SentTurn, answered: WaitId | None, *, 
         shows_tools=shows_tools,
         words=words,
         after=answered,
-        unanswered=() if answered is None else await _unanswered(talk, sent),
     )
     headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
 
@@ -171,15 +154,7 @@ async def _reply(request: _Request, sent: SentTurn, answered: WaitId | None, *, 
     if body.stream:
         streamed = stream_parts(talk, sent, chunks, on_end=name_history, interrupts=interrupts)
         return GatewayReply(content=streamed, media_type=MEDIA_TYPE, headers=headers)
-    try:
-        async for part in talk.parts(sent):
-            chunks.write(part, 0)
-            if chunks.is_done:
-                break
-    finally:
-        if interrupts and not chunks.is_done:
-            # The client has left.
-            await talk.stop(sent)
+    await write_parts(talk, sent, chunks, interrupts=interrupts)
     await name_history()
     if chunks.ended is not None and chunks.ended.outcome == "failed":
         code, message = chunks.ended.error or ("internal", "The turn failed")
@@ -196,7 +171,9 @@ async def _name(request: _Request, session_id: SessionId, chunks: ChatChunks) ->
     answer = SeedMessage(role="assistant", content=chunks.text, tool_calls=calls)
     history = (*request.said.history, *request.said.last, answer)
     alias = Alias(HISTORIES, digest_of(request.body.model, history))
-    await request.talk.aliases(request.container_id).put(alias, session_id, request.talk.vm.clock())
+    with suppress(SessionNotFound):
+        # It was deleted meanwhile.
+        await request.talk.aliases(request.container_id).put(alias, session_id, request.talk.vm.clock())
 
 
 CHAT_ROUTES = (GatewayRoute(method="POST", path="/chat/completions", handler=complete, body=ChatBody, keeps_content=True),)

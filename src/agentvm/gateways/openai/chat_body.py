@@ -9,18 +9,16 @@ import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.chosen_options import read_chosen
+from agentvm.gateways.embedded_json import read_arguments
 from agentvm.gateways.media import picture, read_data_url
+from agentvm.gateways.openai.choices import ToolChoice, read_effort, read_tools
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
 from agentvm.model.turn import TurnOptions
-from agentvm.protocol.bounds import Bound, check
 from agentvm.sessions.seeding import SeedMessage, text_of
 
-THINKING_TOKENS = {"low": 5_000, "medium": 10_000, "high": 32_000}
 ANY_OBJECT = "answer"
 """The name of an answer that may be any JSON object."""
-ARGUMENTS_VALUES_MAX = 10_000
-"""Values in the arguments of one call of the history. They are JSON in a string, which the bound of the body does not count."""
 
 
 class ImageUrl(Lenient, frozen=True):
@@ -84,7 +82,7 @@ class ChatBody(Lenient, frozen=True):
     stop: str | tuple[str, ...] | None = None
     reasoning_effort: str | None = None
     tools: tuple[ChatTool, ...] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: ToolChoice = None
     user: str | None = None
     safety_identifier: str | None = None
     n: int | None = None
@@ -107,7 +105,7 @@ class ChatConversation:
 
     @property
     def results(self) -> tuple[SeedMessage, ...]:
-        """The results of tools, if the request goes on with them."""
+        """The results of tools, if the request continues with them."""
         return self.last if self.last[0].role == "tool" else ()
 
 
@@ -123,35 +121,34 @@ def read_conversation(body: ChatBody) -> ChatConversation:
 
 
 def read_options(body: ChatBody) -> TurnOptions | None:
-    """Returns what the request chooses for its turn; None for nothing."""
+    """Returns the options that the request chooses for its turn; None for none."""
     _refuse(body)
     system_texts = [text_of(_content(message.content)) for message in body.messages if message.role in ("system", "developer")]
-    tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
     chosen = {
         "temperature": body.temperature,
         "maxTokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
-        "thinking": THINKING_TOKENS.get(body.reasoning_effort or ""),
+        "thinking": read_effort(body.reasoning_effort, "reasoning_effort"),
         "stop": (body.stop,) if isinstance(body.stop, str) else body.stop or (),
         "instructions": "\n\n".join(filter(None, system_texts)) or None,
-        "tools": tools,
+        **read_tools(body.tool_choice, map(_tool, body.tools or ())),
         "output": output_of(body.response_format, "response_format"),
     }
     options = read_chosen(chosen, "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens")
     return None if options == TurnOptions() else options
 
 
-def output_of(given: dict[str, Any] | None, member: str) -> dict[str, object] | None:
+def output_of(value: dict[str, Any] | None, member: str) -> dict[str, object] | None:
     """Returns the form of the answer that a request wants; None for text.
 
     Chat completions have name and schema in a member of their own, responses beside the type.
     """
-    match (given or {}).get("type", "text"):
+    match (value or {}).get("type", "text"):
         case "text":
             return None
         case "json_object":
             return {"name": ANY_OBJECT, "schema": {"type": "object"}}
         case "json_schema":
-            form = (given or {}).get("json_schema", given)
+            form = (value or {}).get("json_schema", value)
             if not isinstance(form, dict) or not isinstance(form.get("schema"), dict):
                 raise Unprocessable(f"{member}: the schema is missing")
             return {"name": form.get("name", ANY_OBJECT), "schema": form["schema"]}
@@ -160,7 +157,7 @@ def output_of(given: dict[str, Any] | None, member: str) -> dict[str, object] | 
 
 
 def _refuse(body: ChatBody) -> None:
-    """Refuses what would change the answer and is not done here."""
+    """Refuses members that would change the answer and are not supported here."""
     refused = {
         "n": body.n is not None and body.n != 1,
         "logprobs": bool(body.logprobs),
@@ -194,14 +191,9 @@ def _seed(message: ChatMessage) -> SeedMessage:
 
 def _call(call: ChatToolCall) -> ToolCall:
     spec = call.function
-    if spec is not None:
-        arguments = spec.arguments.encode()
-        check(arguments, Bound(max_bytes=len(arguments), max_values=ARGUMENTS_VALUES_MAX), "The arguments of a call")
-    try:
-        decoded = msgspec.json.decode(spec.arguments or "{}") if spec is not None else {}
-    except msgspec.DecodeError:
-        decoded = {}
-    return ToolCall(id=call.id, name="" if spec is None else spec.name, input=decoded if isinstance(decoded, dict) else {})
+    if spec is None:
+        return ToolCall(id=call.id, name="", input={})
+    return ToolCall(id=call.id, name=spec.name, input=read_arguments(spec.arguments))
 
 
 def _content(content: str | tuple[ContentPart, ...] | None) -> UserContent:

@@ -1,24 +1,26 @@
 """Chat chunks — the parts of a turn as chunks of a chat completion, or as one object. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from agentvm.gateways.openai.errors import about
 from agentvm.gateways.turn_parts import (
+    AnswerEnded,
     CallEnded,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
 )
-from agentvm.gateways.words import EN, Words, held_text, is_asked, wait_text
-from agentvm.model.usage import Usage
+from agentvm.gateways.words import EN, Words, asks_caller, held_text, is_asked, wait_text
+from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.model.wait import WaitId
+from agentvm.operations.tool import WaitView
 
 DONE = b"data: [DONE]\n\n"
 FINISH = {"max_tokens": "length", "refusal": "content_filter"}
@@ -39,7 +41,7 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 class ChatChunks:
-    """Writes a turn as chunks, and remembers what was said. Also used for an answer in one piece."""
+    """Writes a turn as chunks, and collects its text. Also used for an answer in one piece."""
 
     def __init__(
         self,
@@ -50,13 +52,13 @@ class ChatChunks:
         with_usage: bool = False,
         shows_tools: bool = False,
         words: Words = EN,
-        after: WaitId | None = None,
-        unanswered: Collection[WaitId] = (),
+        after: Collection[WaitView] = (),
     ) -> None:
-        """`after` is the wait that the turn goes on from; of those beside it, `unanswered` ones are asked again."""
-        self._after, self._unanswered = after, unanswered
+        """`after` are the waits whose answers the turn continues from: the parts before are in an earlier answer."""
+        self._after = list(after)
         self._with_usage, self._shows_tools, self._words = with_usage, shows_tools, words
-        self._is_asked = False
+        self._waits: dict[WaitId, CallWaits] = {}
+        self._told: set[WaitId] = set()
         head = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
         # Everything but the delta is the same for each chunk.
         self._head = b"data: " + _encode(head)[:-1] + b',"choices":'
@@ -65,6 +67,9 @@ class ChatChunks:
         self.texts: list[str] = []
         self.thinking: list[str] = []
         self.calls: list[CallWaits] = []
+        self._earlier = NO_USAGE
+        """Tokens of the model calls that an earlier answer has told."""
+        self.usage = NO_USAGE
         self.ended: TurnEnded | None = None
         self.is_done = False
 
@@ -84,43 +89,69 @@ class ChatChunks:
     def write(self, part: TurnPart, cursor: int) -> bytes:
         if self.is_done:
             return b""
-        if self._after is not None and not isinstance(part, TurnEnded):
+        if self._after and not isinstance(part, TurnEnded):
             return self._pass(part)
-        if isinstance(part, SaidText):
+        if isinstance(part, TextAdded):
             return self._say(part.text)
         match part:
-            case SaidThinking(text=text):
+            case ThinkingAdded(text=text):
                 self.thinking.append(text)
                 return b'%b%b},"finish_reason":null,"logprobs":null}]}\n\n' % (self._reasoning, _encode(text))
             case CallMade() | CallEnded():
                 return self._chunk({"avm": _shown(part)}) if self._shows_tools else b""
-            case CallWaits(kind="client"):
-                self.calls.append(part)
-                return self._chunk({"tool_calls": [{"index": len(self.calls) - 1, **tool_call(part)}]})
-            case CallWaits() if is_asked(part):
-                # The next message of the user answers it.
-                self._is_asked = True
-                return self._say(("\n\n" if self.text.strip() else "") + wait_text(self._words, part))
             case CallWaits():
-                # Somebody else decides, and the answer goes on then; whoever waits for it is told why.
-                return self._chunk({"reasoning_content": held_text(self._words, part) + "\n"})
-            case TurnWaits() if self.calls or self._is_asked:
-                self.is_done = True
-                return self._end(None)
+                self._waits[part.wait_id] = part
+                return self._ask(part)
+            case TurnWaits(waits=waits):
+                return self._wait([self._waits[wait_id] for wait_id in waits if wait_id in self._waits])
+            case AnswerEnded(usage=usage):
+                self.usage += usage
+                return b""
             case TurnEnded():
                 return self._ended(part)
             case _:
                 return b""
 
     def _pass(self, part: TurnPart) -> bytes:
-        """Passes over what an earlier answer has told, up to the wait that the turn goes on from."""
-        if isinstance(part, CallWaits) and part.wait_id in self._unanswered:
-            self._is_asked = True
-            return self._say(wait_text(self._words, part))
-        if isinstance(part, TurnWaits) and self._after in part.waits:
-            self._after = None
-            return self.write(part, 0) if self._is_asked else b""
+        """Skips the parts of an earlier answer, up to the results of the calls that this one continues from."""
+        if isinstance(part, CallEnded | CallWaits):
+            self._after = [wait for wait in self._after if not self._follows(part, wait)]
+            if not self._after:
+                return self.write(part, 0)
+        if isinstance(part, CallWaits):
+            self._waits[part.wait_id] = part
+        if isinstance(part, AnswerEnded):
+            self._earlier += part.usage
         return b""
+
+    def _follows(self, part: CallEnded | CallWaits, wait: WaitView) -> bool:
+        """Returns whether the part follows on the answer to the wait: it is the call's result, or its next question."""
+        if (part.call_id, part.name) != (wait.call_id, wait.tool):
+            return False
+        wait_ids = [seen.wait_id for seen in self._waits.values() if seen.call_id == wait.call_id]
+        if isinstance(part, CallWaits):
+            return wait.wait_id in wait_ids and part.wait_id != wait.wait_id
+        # Of a turn that has waited for long, the log may not have the beginning.
+        return not wait_ids or wait_ids[-1] == wait.wait_id
+
+    def _ask(self, part: CallWaits) -> bytes:
+        self._told.add(part.wait_id)
+        if part.kind == "client":
+            self.calls.append(part)
+            return self._chunk({"tool_calls": [{"index": len(self.calls) - 1, **tool_call(part)}]})
+        if is_asked(part):
+            # The next message of the user answers it.
+            return self._say(("\n\n" if self.text.strip() else "") + wait_text(self._words, part))
+        # Somebody else decides, and the answer continues then; whoever waits for it is told why.
+        return self._chunk({"reasoning_content": held_text(self._words, part) + "\n"})
+
+    def _wait(self, waits: Sequence[CallWaits]) -> bytes:
+        """The turn waits: questions of an earlier answer are asked again, and the caller answers them."""
+        chunks = b"".join(self._ask(part) for part in waits if part.wait_id not in self._told)
+        if not any(asks_caller(part) for part in waits):
+            return chunks
+        self.is_done = True
+        return chunks + self._end()
 
     def _say(self, text: str) -> bytes:
         self.texts.append(text)
@@ -128,18 +159,18 @@ class ChatChunks:
 
     def _ended(self, part: TurnEnded) -> bytes:
         self.ended, self.is_done = part, True
+        self.usage = part.usage - self._earlier
         # Calls that nobody will answer any more.
         self.calls.clear()
         if part.outcome == "failed":
             code, message = part.error or ("internal", "The turn failed")
             return b"data: %b\n\n" % _encode(about(500, code, message))
-        return self._end(part.usage)
+        return self._end()
 
-    def _end(self, usage: Usage | None) -> bytes:
+    def _end(self) -> bytes:
         last = self._chunk({}, self.finish)
         if self._with_usage:
-            counted = _encode(usage_of(usage or Usage(input_tokens=0, output_tokens=0)))
-            last += b'%b[],"usage":%b}\n\n' % (self._head, counted)
+            last += b'%b[],"usage":%b}\n\n' % (self._head, _encode(usage_of(self.usage)))
         return last + DONE
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -155,14 +186,13 @@ def completion(chunks: ChatChunks, completion_id: str, model: str, created: int)
     if chunks.calls:
         message["tool_calls"] = [tool_call(call) for call in chunks.calls]
         message["content"] = chunks.text or None
-    usage = chunks.ended.usage if chunks.ended is not None else Usage(input_tokens=0, output_tokens=0)
     return {
         "id": completion_id,
         "object": "chat.completion",
         "created": created,
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": chunks.finish, "logprobs": None}],
-        "usage": usage_of(usage),
+        "usage": usage_of(chunks.usage),
     }
 
 

@@ -9,7 +9,6 @@ from agentvm.errors import InvalidInput
 from agentvm.gateways.openai.chat_body import ChatBody, ContentPart, ImageUrl
 from agentvm.gateways.openai.errors import shape
 from agentvm.gateways.relaying import (
-    KEY_HEADER,
     USE_PERMISSION,
     RelayedRequest,
     end_user_of,
@@ -24,7 +23,7 @@ from agentvm.sessions.relays import RelayPlan
 DRIVER = "openai"
 CONTAINER_HEADER = "x-avm-container"
 ANSWER_TOKENS = 32_000
-"""The longest answer of a request that names no limit: what a call may use is reserved before it is made."""
+"""The longest answer of a request that names no limit: the tokens of a call are reserved before it is made."""
 OUTPUT_MAX = 1_000_000
 CHOICES_MAX = 128
 WINDOW_TOKENS = 1_000_000
@@ -50,7 +49,7 @@ def listed_models(talk: Talk) -> list[str]:
 
 
 async def relay_chat(ask: Ask[ChatBody], talk: Talk, model: str) -> GatewayReply:
-    """Answers a chat completion with what the provider answers."""
+    """Answers a chat completion with the provider's answer."""
     talk.principal.require(USE_PERMISSION)
     body, content, streams = ask.body, ask.content, bool(ask.body.stream)
     limit = body.max_completion_tokens or body.max_tokens or ANSWER_TOKENS
@@ -73,8 +72,7 @@ async def relay_chat(ask: Ask[ChatBody], talk: Talk, model: str) -> GatewayReply
         hides_usage = body.stream_options is None or not body.stream_options.include_usage
         return RelayRequest(path="chat/completions", body=written, streams=streams, hides_usage=hides_usage)
 
-    key = ask.headers.get(KEY_HEADER)
-    request = RelayedRequest(container_id=container_id, content=content, streams=streams, key=key)
+    request = RelayedRequest(container_id=container_id, content=content, streams=streams, key=ask.key)
     return await relay(talk, request, plan, build, shape)
 
 

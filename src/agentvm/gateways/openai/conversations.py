@@ -1,17 +1,24 @@
 """Conversations — sessions that a caller creates before it talks in them."""
 
 from contextlib import suppress
+from typing import Any
 
-from agentvm.errors import NotFound
+from agentvm.errors import NotFound, Unprocessable
 from agentvm.gateways.openai.models import CONTAINER_HEADER
 from agentvm.gateways.openai.response_body import InputItem, read_items
-from agentvm.gateways.openai.response_items import items_of, page_of
-from agentvm.gateways.openai.response_turns import CONVERSATION_PREFIX, client_tools, find_conversation, session_messages
+from agentvm.gateways.openai.response_items import ITEMS_MAX, items_of, page_of
+from agentvm.gateways.openai.response_turns import (
+    CONVERSATION_PREFIX,
+    CONVERSATIONS,
+    client_tools,
+    find_conversation,
+    session_messages,
+)
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, Lenient, NoBody
 from agentvm.gateways.talk import Talk
-from agentvm.model.session import Session
+from agentvm.model.session import Alias, Session
 from agentvm.operations.message_ask import DEFAULT_AGENT
-from agentvm.operations.session import SessionDelete
+from agentvm.operations.session import SessionDelete, SessionSetTitle
 
 AGENT_HEADER = "x-avm-agent"
 TURNS_MAX = 100
@@ -36,6 +43,27 @@ async def show_conversation(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     return GatewayReply(content=_shown(await _find(ask, talk), ask.path["conversation_id"]))
 
 
+async def update_conversation(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
+    """Changes the title of a conversation; it has no other metadata."""
+    session = await _find(ask, talk)
+    title = (ask.body.metadata or {}).get("title")
+    await talk.ask(SessionSetTitle(session_id=session.session_id, title=title))
+    return GatewayReply(content=_shown(await talk.session(session.session_id), ask.path["conversation_id"]))
+
+
+async def add_items(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
+    """Gives a conversation its first messages. Later ones are those of responses."""
+    named, session = ask.path["conversation_id"], await _find(ask, talk)
+    seeds, _ = read_items(ask.body.items or ())
+    if await session_messages(talk, session):
+        raise Unprocessable("This conversation has begun: further messages and results are the input of its responses")
+    filled = await talk.open(session.image_id, None, seeds=seeds, title=session.title)
+    await talk.aliases(session.container_id).put(Alias(CONVERSATIONS, named), filled.session_id, talk.vm.clock())
+    await talk.ask(SessionDelete(session_id=session.session_id))
+    items = items_of(await session_messages(talk, filled), frozenset())
+    return GatewayReply(content=page_of(items, {"order": "asc", "limit": str(ITEMS_MAX)}))
+
+
 async def delete_conversation(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     named, session = ask.path["conversation_id"], await _find(ask, talk)
     await talk.ask(SessionDelete(session_id=session.session_id))
@@ -54,7 +82,7 @@ async def list_items(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     return GatewayReply(content=page_of(items_of(await session_messages(talk, session), tools), ask.query))
 
 
-async def _find(ask: Ask[NoBody], talk: Talk) -> Session:
+async def _find(ask: Ask[Any], talk: Talk) -> Session:
     talk.principal.require("agent:use")
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
     return await find_conversation(talk, ask.path["conversation_id"], container_id)
@@ -72,12 +100,15 @@ CONVERSATION_ROUTES = (
             method=method,
             path=f"/conversations/{{conversation_id}}{path}",
             handler=handler,
+            body=body,
             names={"conversation_id": "conversation_id"},
         )
-        for method, path, handler in (
-            ("GET", "", show_conversation),
-            ("DELETE", "", delete_conversation),
-            ("GET", "/items", list_items),
+        for method, path, handler, body in (
+            ("GET", "", show_conversation, NoBody),
+            ("POST", "", update_conversation, ConversationBody),
+            ("DELETE", "", delete_conversation, NoBody),
+            ("GET", "/items", list_items, NoBody),
+            ("POST", "/items", add_items, ConversationBody),
         )
     ),
 )

@@ -32,7 +32,7 @@ def about(status: int, code: str, message: str, param: str | None = None) -> Err
     """Returns the body of an error."""
     kind, known_code = _TYPES.get(status, ("server_error" if status >= SERVER_ERROR_MIN else "invalid_request_error", None))
     if code in NO_SUCH_MODEL:
-        code, param = "model_not_found", "model"
+        code, param, message = "model_not_found", "model", f"{message}; GET /v1/models lists the models"
     return ErrorBody(ErrorAbout(message, kind, param, known_code or code))
 
 

@@ -8,11 +8,13 @@ import msgspec
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.chosen_options import read_chosen
+from agentvm.gateways.embedded_json import read_arguments
 from agentvm.gateways.media import file, picture, read_data_url
-from agentvm.gateways.openai.chat_body import THINKING_TOKENS, output_of
+from agentvm.gateways.openai.chat_body import output_of
+from agentvm.gateways.openai.choices import ToolChoice, read_effort, read_tools
 from agentvm.gateways.routes import Lenient
 from agentvm.model.message import FilePart, TextPart, ToolCall, UserContent, UserPart
-from agentvm.model.turn import ClientTool, TurnOptions
+from agentvm.model.turn import TurnOptions
 from agentvm.sessions.seeding import SeedMessage, text_of
 
 PAIRS_MAX, NAME_MAX, VALUE_MAX = 16, 64, 512
@@ -73,7 +75,7 @@ class ResponseBody(Lenient, frozen=True):
     previous_response_id: str | None = None
     conversation: str | ConversationName | None = None
     tools: tuple[FunctionTool, ...] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: ToolChoice = None
     metadata: dict[str, str] | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
@@ -100,18 +102,26 @@ class ResponseAbout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 @dataclass(frozen=True, slots=True)
 class ResponseInput:
-    """The input of a request: what came before, and the last message, or the results of the caller's tools by their calls."""
+    """The input of a request: earlier messages, and the last message, or the results of the caller's tools by their calls."""
 
     history: tuple[SeedMessage, ...]
-    content: UserContent
-    results: dict[str, str]
-    instructions: str | None
+    last: tuple[SeedMessage, ...]
+    """Messages of the user, or results."""
+    instructions: str | None = None
+
+    @property
+    def content(self) -> UserContent:
+        return "" if self.results else _joined(self.last)
+
+    @property
+    def results(self) -> dict[str, str]:
+        return {seed.tool_call_id or "": str(seed.content) for seed in self.last if seed.role == "tool"}
 
 
 def read_input(body: ResponseBody) -> ResponseInput:
     """Splits the input; `InvalidInput` for one without a message of the user or results at its end."""
     if isinstance(body.input, str):
-        return ResponseInput((), body.input, {}, body.instructions)
+        return ResponseInput((), (SeedMessage(role="user", content=body.input),), body.instructions)
     seeds, instructions = read_items(body.input)
     system_text = "\n\n".join(filter(None, (body.instructions, instructions))) or None
     start = len(seeds)
@@ -120,11 +130,9 @@ def read_input(body: ResponseBody) -> ResponseInput:
     last = seeds[start:]
     if not last:
         raise InvalidInput("input must end with a message of the user, or with results of tools")
-    if last[0].role == "tool":
-        return ResponseInput(seeds[:start], "", {seed.tool_call_id or "": str(seed.content) for seed in last}, system_text)
-    if start > 0 and seeds[start - 1].role == "tool" and body.previous_response_id:
+    if last[0].role == "user" and start > 0 and seeds[start - 1].role == "tool" and body.previous_response_id:
         raise Unprocessable("Results of tools and a message of the user cannot be sent together; send the results first")
-    return ResponseInput(seeds[:start], _joined(last), {}, system_text)
+    return ResponseInput(seeds[:start], last, system_text)
 
 
 def read_items(items: Sequence[InputItem]) -> tuple[tuple[SeedMessage, ...], str | None]:
@@ -145,8 +153,8 @@ def read_items(items: Sequence[InputItem]) -> tuple[tuple[SeedMessage, ...], str
     return tuple(seeds), "\n\n".join(filter(None, instructions)) or None
 
 
-def read_response_options(body: ResponseBody, said: ResponseInput) -> TurnOptions:
-    """Returns what the request chooses for its turn."""
+def read_response_options(body: ResponseBody, response_input: ResponseInput) -> TurnOptions:
+    """Returns the options that the request chooses for its turn."""
     _refuse(body)
     about = ResponseAbout(
         model=body.model,
@@ -155,14 +163,13 @@ def read_response_options(body: ResponseBody, said: ResponseInput) -> TurnOption
         store=body.store is not False,
         metadata=body.metadata or {},
     )
-    tools = () if body.tool_choice == "none" else tuple(_tool(tool) for tool in body.tools or ())
     effort = None if body.reasoning is None else body.reasoning.effort
     chosen = {
         "temperature": body.temperature,
         "maxTokens": body.max_output_tokens,
-        "thinking": THINKING_TOKENS.get(effort or ""),
-        "instructions": said.instructions,
-        "tools": tools,
+        "thinking": read_effort(effort, "reasoning.effort"),
+        "instructions": response_input.instructions,
+        **read_tools(body.tool_choice, map(_tool, body.tools or ())),
         "output": output_of(None if body.text is None else body.text.format, "text.format"),
         "clientData": msgspec.json.encode(about).decode(),
     }
@@ -170,15 +177,15 @@ def read_response_options(body: ResponseBody, said: ResponseInput) -> TurnOption
 
 
 def about_of(options: TurnOptions | None, model: str) -> ResponseAbout:
-    """Returns what was kept with a turn; for a turn of another client, `model` and nothing else."""
+    """Returns the data that was kept with a turn; for a turn of another client, `model` alone."""
     try:
         return msgspec.json.decode(options.client_data if options and options.client_data else "", type=ResponseAbout)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ResponseAbout(model=model)
 
 
 def _refuse(body: ResponseBody) -> None:
-    """Refuses what would change the answer and is not done here."""
+    """Refuses members that would change the answer and are not supported here."""
     if body.previous_response_id is not None and body.conversation is not None:
         raise InvalidInput("previous_response_id and conversation exclude each other")
     if body.background and body.store is False:
@@ -190,10 +197,10 @@ def _refuse(body: ResponseBody) -> None:
         raise InvalidInput(f"metadata has at most {PAIRS_MAX} pairs: names of {NAME_MAX} characters, values of {VALUE_MAX}")
 
 
-def _tool(tool: FunctionTool) -> ClientTool:
+def _tool(tool: FunctionTool) -> dict[str, object]:
     if tool.type != "function" or tool.name is None:
         raise Unprocessable("Only tools of type function are supported here")
-    return ClientTool(name=tool.name, description=tool.description or "", parameters=tool.parameters or {})
+    return {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters or {}}
 
 
 def _seeds(item: InputItem) -> list[SeedMessage]:
@@ -217,11 +224,7 @@ def _seeds(item: InputItem) -> list[SeedMessage]:
 
 
 def _call(item: InputItem, call_id: str | None) -> ToolCall:
-    try:
-        arguments = msgspec.json.decode(item.arguments or "{}")
-    except msgspec.DecodeError:
-        arguments = {}
-    return ToolCall(id=call_id or "", name=item.name or "", input=arguments if isinstance(arguments, dict) else {})
+    return ToolCall(id=call_id or "", name=item.name or "", input=read_arguments(item.arguments or ""))
 
 
 def _content(content: str | tuple[InputPart, ...] | None) -> UserContent:

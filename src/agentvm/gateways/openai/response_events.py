@@ -10,21 +10,24 @@ from typing import Any
 
 import msgspec
 
-from agentvm.gateways.openai.response_outputs import CallItem, SaidItem
+from agentvm.gateways.openai.response_outputs import CallItem, TextItem
 from agentvm.gateways.sse import event
 from agentvm.gateways.turn_parts import (
+    AnswerEnded,
     CallBegun,
     CallEnded,
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
 )
-from agentvm.model.usage import Usage
+from agentvm.gateways.words import asks_caller, is_asked, wait_text, words_for
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.wait import WaitId
 
 INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
 _DELTA = b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","content_index":0,"logprobs":[],'
@@ -44,14 +47,42 @@ def response_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def times_asked(parts: Iterable[TurnPart]) -> int:
-    """Returns how often the caller was asked for results of its tools."""
-    times, waiting = 0, False
-    for part in parts:
-        waiting = waiting or (isinstance(part, CallWaits) and part.kind == "client")
-        if isinstance(part, TurnWaits) and waiting:
-            times, waiting = times + 1, False
-    return times
+class Rounds:
+    """Finds where the responses of a turn end: where its caller is asked for results of its tools, or for its user's words."""
+
+    def __init__(self) -> None:
+        self._waits: dict[WaitId, CallWaits] = {}
+        self._is_asked = False
+        """Whether the caller has been asked since its last answer."""
+        self._has_result = False
+        self.again: list[CallWaits] = []
+        """At the end of a response: questions of the one before that were left open by its results."""
+
+    def end_at(self, part: TurnPart) -> bool:
+        """Returns whether a response ends with the part."""
+        match part:
+            case CallWaits(wait_id=wait_id) if asks_caller(part):
+                self._waits[wait_id] = part
+                self._is_asked = True
+            case CallEnded(call_id=call_id):
+                self._has_result |= any(wait.call_id == call_id and wait.kind == "client" for wait in self._waits.values())
+            case TurnWaits(waits=waits):
+                open_waits = [self._waits[wait_id] for wait_id in waits if wait_id in self._waits]
+                # While the results of one request are stored, the turn waits for the next of them.
+                is_left = self._has_result and bool(open_waits) and all(wait.kind != "client" for wait in open_waits)
+                if self._is_asked or is_left:
+                    self.again = [] if self._is_asked else open_waits
+                    self._is_asked = self._has_result = False
+                    return True
+            case _:
+                pass
+        return False
+
+
+def count_rounds(parts: Iterable[TurnPart]) -> int:
+    """Returns how often the caller was asked."""
+    rounds = Rounds()
+    return sum(rounds.end_at(part) for part in parts)
 
 
 class ResponseEvents:
@@ -68,13 +99,14 @@ class ResponseEvents:
         """The response of the turn that is being read."""
         self._next = 0
         self._items: list[dict[str, Any]] = []
-        self._said: SaidItem | None = None
+        self._said: TextItem | None = None
         self._text = b""
         self._calls: dict[str, CallItem] = {}
         self._earlier: dict[str, CallMade] = {}
-        self._waiting = False
-        """Whether the caller has been asked for a result since its last answer."""
+        self._rounds = Rounds()
         self._status = "in_progress"
+        self._used_before = self._used = NO_USAGE
+        """Tokens of the model calls of the responses before, and of this one so far."""
         self._usage: dict[str, Any] | None = None
         self._error: dict[str, str] | None = None
         self._reason: str | None = None
@@ -103,7 +135,7 @@ class ResponseEvents:
     def write(self, part: TurnPart, cursor: int) -> bytes:
         if self.is_done:
             return b""
-        if isinstance(part, SaidText) and self._text:
+        if isinstance(part, TextAdded) and self._text:
             assert self._said is not None
             self._said.pieces.append(part.text)
             number, self._next = self._next, self._next + 1
@@ -111,9 +143,11 @@ class ResponseEvents:
         written = self._write(part) if self._place == self._number else b""
         if isinstance(part, CallMade):
             self._earlier[part.call_id] = part
-        if isinstance(part, CallWaits) and part.kind == "client":
-            self._waiting = True
-        if isinstance(part, TurnWaits) and self._waiting:
+        if isinstance(part, AnswerEnded) and self._place == self._number:
+            self._used += part.usage
+        elif isinstance(part, AnswerEnded):
+            self._used_before += part.usage
+        if self._rounds.end_at(part):
             return written + self._end_part()
         if isinstance(part, TurnEnded):
             return written + self._end_turn(part)
@@ -121,9 +155,10 @@ class ResponseEvents:
 
     def _end_part(self) -> bytes:
         """The caller is asked: this response ends, or the next one begins."""
-        self._waiting = False
         if self._place == self._number:
-            return self._finish("completed", "completed")
+            self._usage = response_usage(self._used)
+            questions = b"".join(self._write(wait) for wait in self._rounds.again)
+            return questions + self._finish("completed", "completed")
         self._place += 1
         return self._begin() if self._place == self._number else b""
 
@@ -131,7 +166,7 @@ class ResponseEvents:
         self.ended, self.is_done = part, True
         if self._place < self._number:
             return b""
-        self._usage = response_usage(part.usage)
+        self._usage = response_usage(part.usage - self._used_before)
         if part.outcome == "failed":
             code, message = part.error or ("internal", "The turn failed")
             self._error = {"code": code, "message": message}
@@ -148,7 +183,7 @@ class ResponseEvents:
         return self._event("response.created", response=response) + self._event("response.in_progress", response=response)
 
     def _finish(self, status: str, kind: str) -> bytes:
-        closed = self._close(is_whole=status == "completed")
+        closed = self._close(is_complete=status == "completed")
         for call in self._calls.values():
             if call.is_open:
                 closed += self._events(call.end(None))
@@ -157,9 +192,9 @@ class ResponseEvents:
 
     def _write(self, part: TurnPart) -> bytes:
         match part:
-            case SaidText(text=text):
+            case TextAdded(text=text):
                 return self._say("message", text)
-            case SaidThinking(text=text):
+            case ThinkingAdded(text=text):
                 return self._say("reasoning", text)
             case CallBegun(call_id=call_id, name=name):
                 return self._open_call(call_id, name)
@@ -171,6 +206,10 @@ class ResponseEvents:
                 return opened + self._events(self._calls[call_id].make(given))
             case CallWaits(kind="client", call_id=call_id, name=name, input=given):
                 return self._ask(call_id, name, given)
+            case CallWaits() if is_asked(part):
+                text = wait_text(words_for(" ".join(one.message for one in (part.questions or {}).values())), part)
+                is_going_on = self._said is not None and self._said.is_message
+                return self._say("message", f"\n\n{text}" if is_going_on else text)
             case CallEnded(call_id=call_id, name=name):
                 return self._end_call(part)
             case _:
@@ -180,16 +219,16 @@ class ResponseEvents:
         written = b""
         if self._said is None or self._said.kind != kind:
             written = self._close()
-            self._said = SaidItem(kind, self._items, self._key)
+            self._said = TextItem(kind, self._items, self._key)
             written += self._events(self._said.open())
             if kind == "message":
                 place = {"item_id": self._said.item_id, "output_index": self._said.index}
                 self._text = _DELTA + _encode(place)[1:-1] + b',"sequence_number":'
         return written + self._events(self._said.add(text))
 
-    def _close(self, *, is_whole: bool = True) -> bytes:
+    def _close(self, *, is_complete: bool = True) -> bytes:
         text, self._said, self._text = self._said, None, b""
-        return b"" if text is None else self._events(text.close(is_whole=is_whole))
+        return b"" if text is None else self._events(text.close(is_complete=is_complete))
 
     def _open_call(self, call_id: str, name: str, *, is_client: bool | None = None) -> bytes:
         if call_id in self._calls:
@@ -199,7 +238,7 @@ class ResponseEvents:
         call = self._calls[call_id] = CallItem(self._items, self._key, call_id, name, of_client=of_client)
         return closed + self._events(call.open())
 
-    def _ask(self, call_id: str, name: str, given: dict[str, Any]) -> bytes:
+    def _ask(self, call_id: str, name: str, arguments: dict[str, Any]) -> bytes:
         """A call that the caller answers, also one that the agent's definition lets its callers run."""
         call = self._calls.get(call_id)
         written = b""
@@ -207,7 +246,7 @@ class ResponseEvents:
             written = self._events(call.end(None))
             del self._calls[call_id]
         written += self._open_call(call_id, name, is_client=True)
-        return written + self._events(self._calls[call_id].make(given))
+        return written + self._events(self._calls[call_id].make(arguments))
 
     def _end_call(self, part: CallEnded) -> bytes:
         earlier = self._earlier.get(part.call_id)

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors import InvalidInput, not_found
 from agentvm.gateways.openai.response_outputs import SERVER_LABEL, call_error
-from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, SaidText, SaidThinking, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, TextAdded, ThinkingAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -25,6 +25,7 @@ from agentvm.model.message import (
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE
 from agentvm.model.wait import WaitId
+from agentvm.operations.pages import is_number
 
 ITEMS_MAX, DEFAULT_ITEMS_MAX = 100, 20
 
@@ -67,7 +68,7 @@ def items_of(messages: Sequence[Message], client_tools: frozenset[str]) -> list[
 
 
 def parts_of(turn: Turn, messages: Sequence[Message], client_tools: frozenset[str]) -> Iterator[TurnPart]:
-    """Yields the parts of a turn by its messages: what was said, without when."""
+    """Yields the parts of a turn from its messages, without times."""
     error: tuple[str, str] | None = None
     waits = False
     spoken = [*_spoken(messages)]
@@ -77,7 +78,7 @@ def parts_of(turn: Turn, messages: Sequence[Message], client_tools: frozenset[st
         match message:
             case AssistantMessage(content=content):
                 for part in content:
-                    yield SaidThinking(part.reasoning) if isinstance(part, ThinkingPart) else SaidText(part.text)
+                    yield ThinkingAdded(part.reasoning) if isinstance(part, ThinkingPart) else TextAdded(part.text)
             case ToolCallMessage(tool_call=call):
                 yield CallMade(call.id, call.name, call.input)
                 if call.name in client_tools:
@@ -102,13 +103,13 @@ def parts_of(turn: Turn, messages: Sequence[Message], client_tools: frozenset[st
 def page_of(items: Sequence[Item], query: Mapping[str, str]) -> dict[str, object]:
     """Returns a page of a list: `order` (the newest first), `limit`, and `after`, an item of the page before."""
     order, limit, after = query.get("order", "desc"), query.get("limit", str(DEFAULT_ITEMS_MAX)), query.get("after")
-    if order not in ("asc", "desc") or not limit.isdecimal() or not 1 <= int(limit) <= ITEMS_MAX:
+    if order not in ("asc", "desc") or not is_number(limit) or not 1 <= int(limit) <= ITEMS_MAX:
         raise InvalidInput(f"order is asc or desc, limit a number from 1 to {ITEMS_MAX}")
     ordered = list(items if order == "asc" else reversed(items))
     if after is not None:
         place = next((number for number, item in enumerate(ordered) if item["id"] == after), None)
         if place is None:
-            raise NotFound("There is no such item to go on after")
+            raise not_found("Item", after)
         ordered = ordered[place + 1 :]
     page = ordered[: int(limit)]
     ends = {"first_id": page[0]["id"] if page else "", "last_id": page[-1]["id"] if page else ""}

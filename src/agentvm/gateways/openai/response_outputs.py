@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from agentvm.gateways.embedded_json import read_value
 from agentvm.gateways.turn_parts import CallEnded
 
 SERVER_LABEL = "agentvm"
@@ -18,7 +19,7 @@ def call_error(text: str) -> dict[str, Any]:
     return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}]}
 
 
-class SaidItem:
+class TextItem:
     """A message or a thought that is being written. Its place in the list of items is its index."""
 
     def __init__(self, kind: str, items: list[dict[str, Any]], key: str) -> None:
@@ -42,10 +43,10 @@ class SaidItem:
         self.pieces.append(text)
         return [(f"response.{self._word}.delta", {**self._place, **self._extra, "delta": text})]
 
-    def close(self, *, is_whole: bool) -> list[ItemEvent]:
+    def close(self, *, is_complete: bool) -> list[ItemEvent]:
         text = "".join(self.pieces)
         part = "content_part" if self.is_message else "reasoning_summary_part"
-        self._items[self.index] = self._item("completed" if is_whole else "incomplete", [self._part(text)])
+        self._items[self.index] = self._item("completed" if is_complete else "incomplete", [self._part(text)])
         return [
             (f"response.{self._word}.done", {**self._place, **self._extra, "text": text}),
             (f"response.{part}.done", {**self._place, "part": self._part(text)}),
@@ -98,12 +99,12 @@ class CallItem:
         self._pieces.append(piece)
         return [(f"response.{self._word}.delta", {**self._place, "delta": piece})]
 
-    def make(self, given: dict[str, Any]) -> list[ItemEvent]:
+    def make(self, fields: dict[str, Any]) -> list[ItemEvent]:
         """The input is whole. A call of the caller's tool is thereby complete."""
         if self._is_made or not self.is_open:
             return []
         written = "".join(self._pieces)
-        arguments = written if _reads_as(written, given) else _encode(given).decode()
+        arguments = written if read_value(written) == fields else _encode(fields).decode()
         events = [] if written else self.add(arguments)
         self._is_made = True
         self._change(arguments=arguments)
@@ -131,10 +132,3 @@ class CallItem:
 
     def _change(self, **members: Any) -> None:
         self._items[self.index] = {**self._items[self.index], **members}
-
-
-def _reads_as(written: str, given: dict[str, Any]) -> bool:
-    try:
-        return bool(msgspec.json.decode(written) == given)
-    except msgspec.DecodeError:
-        return False

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from agentvm.errors import InvalidInput, NotFound, SessionNotFound
+from agentvm.errors import InvalidInput, NotFound, SessionNotFound, not_found
+from agentvm.gateways.openai.choices import shown_choice
 from agentvm.gateways.openai.response_body import ResponseAbout, about_of
 from agentvm.gateways.openai.response_events import ResponseEvents
 from agentvm.gateways.openai.response_items import parts_of
@@ -13,6 +14,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Alias, Session
 from agentvm.model.turn import Turn, TurnOptions
 from agentvm.operations.branch import SessionFork
+from agentvm.operations.pages import is_number
 from agentvm.operations.session import SessionDelete
 from agentvm.operations.session_lists import SessionHistory
 from agentvm.runtime.history import in_order
@@ -57,7 +59,7 @@ class FoundResponse:
         events = await self.events(talk, after)
         written = events.begin() + b"".join(events.write(part, 0) for part in parts)
         if not events.has_begun:
-            raise NotFound("There is no such response")
+            raise not_found("Response", response_id(self.turn, self.number))
         return events, written
 
 
@@ -73,35 +75,35 @@ async def find_response(talk: Talk, named: str) -> FoundResponse:
     """Returns a response within reach; `NotFound` for any other, and for one that was deleted."""
     talk.principal.require("agent:use")
     turn_id, _, number = named.removeprefix(RESPONSE_PREFIX).partition("-")
-    is_named = named.startswith(RESPONSE_PREFIX) and (number == "" or (number.isdecimal() and int(number) > 1))
+    is_named = named.startswith(RESPONSE_PREFIX) and (number == "" or (is_number(number) and number == str(int(number)) != "1"))
     try:
         turn = await talk.turn(turn_id if is_named else "")
         await talk.session(turn.session_id)
     except NotFound:
-        raise NotFound("There is no such response") from None
+        raise not_found("Response", named) from None
     if await talk.aliases(turn.container_id).find(Alias(DELETED, named)) is not None:
-        raise NotFound("There is no such response")
+        raise not_found("Response", named)
     return FoundResponse(turn, int(number or 1))
 
 
-def head_of(found: FoundResponse, conversation: str) -> dict[str, Any]:
+def head_of(stored: FoundResponse, conversation: str) -> dict[str, Any]:
     """Returns the members of a response that its turn does not change."""
-    turn, about, options = found.turn, found.about, found.turn.options
+    turn, about, options = stored.turn, stored.about, stored.turn.options
     tools = () if options is None else options.tools
     return {
-        "id": found.response_id,
+        "id": stored.response_id,
         "object": "response",
         "created_at": turn.accepted_at // 1000,
         "completed_at": None,
         "model": about.model,
         "instructions": None if options is None else options.instructions,
-        "previous_response_id": about.previous if found.number == 1 else response_id(turn, found.number - 1),
+        "previous_response_id": about.previous if stored.number == 1 else response_id(turn, stored.number - 1),
         "conversation": {"id": conversation},
         "background": about.background,
         "store": about.store,
         "metadata": about.metadata,
         "parallel_tool_calls": True,
-        "tool_choice": "auto",
+        "tool_choice": shown_choice(None if options is None else options.tool_choice),
         "tools": [
             {
                 "type": "function",
@@ -128,7 +130,7 @@ def _format(options: TurnOptions | None) -> dict[str, Any]:
 
 
 async def turn_messages(talk: Talk, turn: Turn) -> list[Message]:
-    """Returns the messages of a turn; `NotFound` when they were taken back."""
+    """Returns the messages of a turn; `NotFound` when they were rewound."""
     page = await talk.ask(SessionHistory(session_id=turn.session_id, around=turn.message_id, limit=PAGE_MAX))
     messages: list[Message] = []
     while True:
@@ -164,12 +166,12 @@ async def find_conversation(talk: Talk, named: str, container_id: ContainerId) -
         is_named = named.startswith(CONVERSATION_PREFIX)
         return await talk.session(moved or (named.removeprefix(CONVERSATION_PREFIX) if is_named else ""))
     except SessionNotFound:
-        raise NotFound("There is no such conversation") from None
+        raise not_found("Conversation", named) from None
 
 
-async def go_on(talk: Talk, found: FoundResponse, image_id: ImageId) -> Session:
-    """Returns the session to go on in after a response: its own if it ends with it, else a fork that does."""
-    turn, session = found.turn, await talk.session(found.turn.session_id)
+async def go_on(talk: Talk, stored: FoundResponse, image_id: ImageId) -> Session:
+    """Returns the session to continue in after a response: its own if it ends with it, else a fork that does."""
+    turn, session = stored.turn, await talk.session(stored.turn.session_id)
     newest = (await talk.ask(SessionHistory(session_id=session.session_id, order="newest", limit=1))).messages
     is_last = bool(newest) and turn.turn_id == newest[-1].turn_id
     if is_last and session.image_id == image_id:
@@ -181,7 +183,7 @@ async def go_on(talk: Talk, found: FoundResponse, image_id: ImageId) -> Session:
 
 
 async def go_on_in(talk: Talk, named: str, session: Session, image_id: ImageId) -> Session:
-    """Returns the session of a conversation for that agent: with another agent it goes on in a fork, under the same name."""
+    """Returns the session of a conversation for that agent: with another agent it continues in a fork, under the same name."""
     if session.image_id == image_id:
         return session
     forked = await _forked(talk, SessionFork(session_id=session.session_id, image_id=image_id))

@@ -1,20 +1,33 @@
 """Responses — a turn as a response: created, streamed, read again from its log, cancelled and deleted.
 
-Theory of operation. The state is the session: a response goes on in the session of the one before it, in that of a
-conversation, or in a new one. A turn that waits for the caller's tools is several responses, one for each time that the
+Theory of operation. The state is the session: a response continues in the session of the one before it, in that of a
+conversation, or, for a client that sends the history with each request, in the one that ends with this history; else in a new
+one. A turn that waits for the caller's tools is several responses, one for each time that the
 caller has to answer; see `response_events`.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-import anyio
+import msgspec
+from msgspec import structs
 
-from agentvm.errors import InvalidInput
-from agentvm.gateways.client_calls import NOT_AWAITED, answer_calls, client_waits
-from agentvm.gateways.openai.chat import KEY_HEADER, KEY_MAX, REQUESTS
+from agentvm.errors import AgentVMError, InvalidInput, SessionNotFound
+from agentvm.errors.bounds import InputTooLarge
+from agentvm.gateways.client_calls import answer_calls, answer_questions, client_waits, find_waiting_turn
+from agentvm.gateways.openai.chat import REQUESTS
+from agentvm.gateways.openai.chat_body import digest_of
+from agentvm.gateways.openai.item_references import resolved
 from agentvm.gateways.openai.models import CONTAINER_HEADER
-from agentvm.gateways.openai.response_body import ResponseBody, ResponseInput, read_input, read_response_options
-from agentvm.gateways.openai.response_events import ResponseEvents, times_asked
+from agentvm.gateways.openai.response_body import (
+    InputItem,
+    ResponseBody,
+    ResponseInput,
+    read_input,
+    read_items,
+    read_response_options,
+)
+from agentvm.gateways.openai.response_events import ResponseEvents, count_rounds
 from agentvm.gateways.openai.response_items import input_of, page_of, result_of
 from agentvm.gateways.openai.response_turns import (
     DELETED,
@@ -26,18 +39,23 @@ from agentvm.gateways.openai.response_turns import (
     turn_messages,
 )
 from agentvm.gateways.routes import Ask, GatewayReply, GatewayRoute, NoBody
-from agentvm.gateways.sse import MEDIA_TYPE, stream_parts
-from agentvm.gateways.talk import STOP_SECONDS, SentTurn, Talk
+from agentvm.gateways.sse import MEDIA_TYPE, stream_parts, write_parts
+from agentvm.gateways.talk import SentTurn, Talk
 from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.message import ToolResultMessage, UserMessage
 from agentvm.model.session import Alias, Session
-from agentvm.model.turn import Turn
+from agentvm.model.turn import Turn, TurnOptions
+from agentvm.operations.pages import is_number
 from agentvm.operations.session import SessionDelete
+from agentvm.sessions.seeding import SeedMessage
+
+HISTORIES = "openai.items"
+"""The gateway of the aliases that are digests of histories."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request, with what it means here."""
+    """A request, translated to the terms of this server."""
 
     talk: Talk
     body: ResponseBody
@@ -53,11 +71,11 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
     """Answers a response: in one piece, as events, or at once for one in the background."""
     body = ask.body
     talk.principal.require("agent:use")
+    if not isinstance(body.input, str):
+        body = structs.replace(body, input=await resolved(talk, body.input))
     input = read_input(body)
     options = read_response_options(body, input)
-    key = ask.headers.get(KEY_HEADER)
-    if key is not None and not 0 < len(key) <= KEY_MAX:
-        raise InvalidInput(f"Idempotency-Key has 1 to {KEY_MAX} characters")
+    key = ask.key
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
     image = await talk.agent(body.model, container_id)
     named = body.conversation_id
@@ -68,30 +86,65 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
         response = await _answer(request)
         sent = await talk.sent(response.turn)
     else:
-        session = await _session(request)
-        sent = await talk.say(session.session_id, input.content, key=key, options=options)
-        response = FoundResponse(sent.turn, 1)
+        session, taken = await _session(request)
+        try:
+            response, sent = await _send(request, session, options, is_new=session.session_id in talk.created)
+        except AgentVMError:
+            if taken is not None:
+                # The session still ends with this history.
+                await talk.aliases(request.container_id).put(taken, session.session_id, talk.vm.clock())
+            raise
     return await _reply(request, response, sent)
 
 
-async def _session(request: _Request) -> Session:
-    """Returns the session that the message is for."""
+async def _send(request: _Request, session: Session, options: TurnOptions, *, is_new: bool) -> tuple[FoundResponse, SentTurn]:
+    """Sends the message, or answers with it the question that the response before has ended with."""
+    talk, previous, key = request.talk, request.previous, request.key
+    answered = None if is_new else await answer_questions(talk, session, request.said.content, key)
+    if answered is None:
+        sent = await talk.send(session.session_id, request.said.content, key=key, options=options)
+        return FoundResponse(sent.turn, 1), sent
+    sent, is_asking = answered
+    number = previous.number if previous is not None else count_rounds((await talk.told(sent.turn))[0])
+    return FoundResponse(sent.turn, number if is_asking else number + 1), sent
+
+
+async def _session(request: _Request) -> tuple[Session, Alias | None]:
+    """Returns the session that the message is for, and the name that was taken from it."""
     talk, aliases = request.talk, request.talk.aliases(request.container_id)
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
-        return await talk.repeated(session_id, request.image_id)
+        return await talk.repeated(session_id, request.image_id), None
     if request.previous is None and request.conversation is None:
-        return await _open(request, repeated)
+        history = _history(request, request.said.history)
+        session_id = None if history is None or not request.said.history else await aliases.take(history)
+        if session_id is None:
+            return await _open(request, repeated), None
+        if repeated is not None:
+            await aliases.put(repeated, session_id, talk.vm.clock())
+        return await talk.session(session_id), history
     if request.said.history:
         raise InvalidInput("input of a conversation that exists is one message of the user, or results of tools")
     if request.previous is not None:
+        if (
+            request.previous.turn.outcome is None
+            and count_rounds((await talk.told(request.previous.turn))[0]) > request.previous.number
+        ):
+            raise InvalidInput("The previous response has been answered already; continue after the latest one")
         session = await go_on(talk, request.previous, request.image_id)
     else:
         assert request.conversation is not None
         session = await go_on_in(talk, request.body.conversation_id or "", request.conversation, request.image_id)
     if repeated is not None:
         await aliases.put(repeated, session.session_id, talk.vm.clock())
-    return session
+    return session, None
+
+
+def _history(request: _Request, seeds: tuple[SeedMessage, ...]) -> Alias | None:
+    """Returns the name of a session by its messages; None for a client that names sessions itself, or wants none stored."""
+    if request.previous is not None or request.conversation is not None or request.body.store is False:
+        return None
+    return Alias(HISTORIES, digest_of(request.body.model, seeds))
 
 
 async def _open(request: _Request, repeated: Alias | None) -> Session:
@@ -111,53 +164,48 @@ async def _answer(request: _Request) -> FoundResponse:
         waits = await client_waits(talk, session_id=turn.session_id, turn_id=turn.turn_id)
     else:
         session_id = None if request.conversation is None else request.conversation.session_id
-        waits = await client_waits(talk, session_id=session_id, container_id=request.container_id)
-        turn_id = next((wait.turn_id for call_id, wait in waits.items() if call_id in results), None)
-        if turn_id is None:
-            raise InvalidInput(NOT_AWAITED)
-        turn, waits = await talk.turn(turn_id), {name: wait for name, wait in waits.items() if wait.turn_id == turn_id}
-    awaited = [call_id for call_id, wait in waits.items() if wait.answered_at is None]
-    # Answers that are given again are not for the calls that wait by now.
-    if not results.keys().isdisjoint(awaited) and (missing := [call_id for call_id in awaited if call_id not in results]):
-        raise InvalidInput(f"There is no output for the function call {missing[0][:80]}")
-    number = previous.number if previous is not None else times_asked((await talk.told(turn))[0])
+        turn, waits = await find_waiting_turn(talk, results, session_id=session_id, container_id=request.container_id)
+    number = previous.number if previous is not None else count_rounds((await talk.told(turn))[0])
     await answer_calls(talk, waits, results)
     return FoundResponse(await talk.turn(turn.turn_id), number + 1)
 
 
-async def _reply(request: _Request, found: FoundResponse, sent: SentTurn) -> GatewayReply:
+async def _reply(request: _Request, stored: FoundResponse, sent: SentTurn) -> GatewayReply:
     talk, body = request.talk, request.body
     headers = {"X-AVM-Session": sent.session_id, "X-AVM-Turn": sent.turn_id}
-    interrupts = not body.background and request.conversation is None
-    events = await found.events(talk)
+    # Whoever gives a key comes back for the answer, as whoever has a conversation.
+    interrupts = not body.background and request.conversation is None and request.key is None
+    events = await stored.events(talk)
     if body.stream:
 
-        async def forget() -> None:
-            await _forget(talk, found, events)
+        async def end() -> None:
+            await _end(request, stored, events)
 
-        streamed = stream_parts(talk, sent, events, on_end=forget, interrupts=interrupts)
+        streamed = stream_parts(talk, sent, events, on_end=end, interrupts=interrupts)
         return GatewayReply(content=streamed, media_type=MEDIA_TYPE, headers=headers)
     if body.background:
         return GatewayReply(content={**events.response, "status": "queued"}, headers=headers)
-    try:
-        async for part in talk.parts(sent):
-            events.write(part, 0)
-            if events.is_done:
-                break
-    finally:
-        if interrupts and not events.is_done:
-            # The client has left.
-            await talk.stop(sent)
+    await write_parts(talk, sent, events, interrupts=interrupts)
     shown = _shown(events, await talk.turn(sent.turn_id))
-    await _forget(talk, found, events)
+    await _end(request, stored, events)
     return GatewayReply(content=shown, headers=headers)
 
 
-async def _forget(talk: Talk, found: FoundResponse, events: ResponseEvents) -> None:
-    """Deletes the session of a response that is not stored, when its turn has ended and it has no other."""
-    about = found.about
-    if events.ended is not None and not about.store and await _is_only_turn(talk, found.turn):
-        await talk.ask(SessionDelete(session_id=found.turn.session_id))
+async def _end(request: _Request, stored: FoundResponse, events: ResponseEvents) -> None:
+    """Names the session by the history that the next request may have.
+
+    One that is not stored is deleted instead, when its turn has ended and it has no other.
+    """
+    talk, session_id, response = request.talk, stored.turn.session_id, events.response
+    # A session may be deleted meanwhile, and a call of the model may be larger than those that clients may send.
+    with suppress(SessionNotFound, InputTooLarge):
+        if response["status"] in ("completed", "incomplete"):
+            output, _ = read_items(msgspec.convert(response["output"], tuple[InputItem, ...]))
+            history = _history(request, (*request.said.history, *request.said.last, *output))
+            if history is not None:
+                await talk.aliases(request.container_id).put(history, session_id, talk.vm.clock())
+        if events.ended is not None and not stored.about.store and await _is_only_turn(talk, stored.turn):
+            await talk.ask(SessionDelete(session_id=session_id))
 
 
 async def _is_only_turn(talk: Talk, turn: Turn) -> bool:
@@ -171,7 +219,7 @@ async def retrieve(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     if ask.query.get("stream") != "true":
         return GatewayReply(content=_now(response, (await response.read(talk))[0]))
     starting = ask.query.get("starting_after", "-1")
-    if not starting.removeprefix("-").isdecimal():
+    if not is_number(starting.removeprefix("-")):
         raise InvalidInput("starting_after is a sequence number")
     events, written = await response.read(talk, int(starting))
     if events.is_done:
@@ -189,10 +237,7 @@ async def cancel(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     if events.is_done:
         return GatewayReply(content=_now(response, events))
     sent = await talk.sent(response.turn)
-    await talk.stop(sent)
-    with anyio.move_on_after(STOP_SECONDS):
-        async for _ in talk.parts(sent):
-            pass
+    await talk.end(sent)
     response = FoundResponse(await talk.turn(response.turn.turn_id), response.number)
     events, _ = await response.read(talk)
     # A turn that is queued ends when it is its turn.
@@ -224,8 +269,8 @@ async def input_items(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     return GatewayReply(content=page_of([result_of(message) for message in results], ask.query))
 
 
-def _now(found: FoundResponse, events: ResponseEvents) -> dict[str, object]:
-    turn = found.turn
+def _now(stored: FoundResponse, events: ResponseEvents) -> dict[str, object]:
+    turn = stored.turn
     shown = _shown(events, turn)
     is_queued = not events.is_done and turn.attempts == 0 and not shown["output"]
     return {**shown, "status": "queued"} if is_queued else shown

@@ -1,4 +1,4 @@
-"""Recovery — what a turn that died with its process has already done, read from its messages. Pure.
+"""Progress — the finished steps of an interrupted turn, read from its messages. Pure.
 
 A step of a turn is finished when its assistant message is stored. A call whose result is stored never runs again; calls of a
 step that was not finished never ran at all.
@@ -48,7 +48,7 @@ NOTHING = Done()
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A model call that was cut off by a crash: what is known of it."""
+    """A model call that was cut off by a crash, as far as it is known."""
 
     call_id: MessageId
     model: str
@@ -59,7 +59,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """A message that was cut off by a crash: what clients have heard of it."""
+    """A message that was cut off by a crash, as far as clients have received it."""
 
     message_id: MessageId
     text: str = ""
@@ -69,7 +69,7 @@ class Partial:
 
 
 def drop_ended(events: Sequence[Event]) -> list[Event]:
-    """Events of one turn without the output of messages that have ended, which nobody asks for any more."""
+    """Events of one turn without the output of completed messages, which is not needed any more."""
     borders = (place for place, event in enumerate(events) if isinstance(event.data, MessageStart | MessageStop))
     last = max(borders, default=0)
     ended = (event for event in events[:last] if not isinstance(event.data, TextDelta | ThinkingDelta | MessageDelta))
@@ -77,7 +77,7 @@ def drop_ended(events: Sequence[Event]) -> list[Event]:
 
 
 def find_partial(tail: Sequence[Event], turn_id: TurnId) -> Partial | None:
-    """The message that a turn was in when its process died, from what had been told of it."""
+    """The message that a turn was writing when its process ended, from its events."""
     partial: Partial | None = None
     pieces: list[str] = []
     for event in tail:
@@ -98,7 +98,7 @@ def find_partial(tail: Sequence[Event], turn_id: TurnId) -> Partial | None:
 
 
 def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
-    """The call that a turn was in when its process died, from what had been told of it."""
+    """The model call that a turn was making when its process ended, from its events."""
     call: MessageStart | None = None
     reported, partial_text = NO_USAGE, ""
     for event in tail:

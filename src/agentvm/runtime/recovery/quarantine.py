@@ -1,6 +1,6 @@
 """Quarantine — sessions that are set aside, because the server did not survive them or could not read them.
 
-They take no messages until somebody releases them; what they hold can still be read. There are few, so all are in memory.
+They accept no messages until they are released, and can still be read. There are few, so all are in memory.
 """
 
 from agentvm.errors import SessionQuarantined
@@ -28,7 +28,7 @@ class Quarantine:
             self._reasons[tenant_id, session.session_id] = session.quarantine or ""
             logger.warning("session_in_quarantine", session_id=session.session_id, reason=session.quarantine)
 
-    async def look(self, tenant_id: TenantId, session_id: SessionId) -> None:
+    async def refresh(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Looks at a session that another node has set aside, or released."""
         quarantined = {(tenant, one.session_id): one.quarantine or "" for tenant, one in await self._store.list_quarantined()}
         self._reasons.pop((tenant_id, session_id), None)
@@ -38,7 +38,7 @@ class Quarantine:
     def check(self, tenant_id: TenantId, session_id: SessionId) -> None:
         reason = self._reasons.get((tenant_id, session_id))
         if reason is not None:
-            raise SessionQuarantined(f"The session is set aside: {reason}. Release it with session_release to go on")
+            raise SessionQuarantined(f"The session is set aside: {reason}. Release it with session_release to continue")
 
     async def put(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, reason: str) -> None:
         logger.error("session_quarantined", session_id=session_id, container_id=container_id, reason=reason)

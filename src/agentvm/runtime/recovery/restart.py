@@ -1,4 +1,4 @@
-"""Restart — finds the turns that the process before has left, and lets them go on."""
+"""Restart — finds the turns that the process before has left, and lets them continue."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import SentCall
 from agentvm.model.turn import Turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery.resumption import count
-from agentvm.runtime.recovery.settlement import settle_left
+from agentvm.runtime.recovery.settlement import settle_unfinished
 from agentvm.runtime.recovery.suspects import GROUP_SECONDS, is_to_blame, next_group
-from agentvm.runtime.recovery.tails import Left, fold_orphans, fold_tails, read_tails
+from agentvm.runtime.recovery.tails import PreviousRun, fold_orphans, fold_tails, read_tails
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
 from agentvm.storage.sql.nodes import NodeStore, Orphan
@@ -56,7 +56,7 @@ class Recovery:
         self._ports = ports
         self._start_agent = start_agent
         self._turns: list[Resumed] = []
-        self._calls: Sequence[AskedCall] = ()
+        self._calls: Sequence[SentCall] = ()
 
     async def find(self) -> None:
         """Finds every accepted turn without an end, and every model call without an entry. No history is read here."""
@@ -65,24 +65,25 @@ class Recovery:
             await self._ports.quarantine.load()
             return
         # First, before anything is asked anew.
-        self._calls = await self._ports.store.list_asked()
+        self._calls = await self._ports.store.list_sent_calls()
         await self._ports.quarantine.load()
         unfinished = await self._ports.store.list_unfinished()
         left = await self._fold({turn.turn_id for _, turn in unfinished})
         for log in left.logs:
             self._ports.journal.adopt(log)
-        self._turns += await self._resume(unfinished, left)
+        # Before the turns that waited behind them.
+        self._turns += await self._resume((*left.parked, *unfinished), left)
 
     async def adopt(self, orphans: Sequence[Orphan], nodes: NodeStore) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Takes over sessions of nodes that have ended; returns what lets their turns go on.
+        """Takes over sessions of nodes that have ended; returns a function that lets their turns continue.
 
         Every step can be done again by another node, should this one die in between: the sessions are this node's by then, and
-        the journal of the node before is kept until what it has of them is in their logs.
+        the journal of the ended node is kept until their events are in their logs.
         """
         store, journal = self._ports.store, self._ports.journal
         left = await fold_orphans(store, orphans, self._ports.clock())
         await nodes.folded(orphans)
-        unfinished = await store.list_unfinished([orphan.session_key for orphan in orphans])
+        unfinished = (*left.parked, *await store.list_unfinished([orphan.session_key for orphan in orphans]))
         open_turns: dict[tuple[TenantId, SessionId], list[TurnId]] = {}
         for tenant_id, turn in unfinished:
             open_turns.setdefault((tenant_id, turn.session_id), []).append(turn.turn_id)
@@ -104,10 +105,10 @@ class Recovery:
 
     async def settle(self) -> None:
         """Charges the calls of no turn that nodes which have ended left."""
-        if calls := await self._ports.store.list_asked():
-            await settle_left(self._ports.store, self._ports.meter, self._ports.clock, calls)
+        if calls := await self._ports.store.list_sent_calls():
+            await settle_unfinished(self._ports.store, self._ports.meter, self._ports.clock, calls)
 
-    async def _resume(self, unfinished: Sequence[tuple[TenantId, Turn]], left: Left) -> list[Resumed]:
+    async def _resume(self, unfinished: Sequence[tuple[TenantId, Turn]], left: PreviousRun) -> list[Resumed]:
         """Puts turns into the inboxes of their agents."""
         turns: list[Resumed] = []
         for start in range(0, len(unfinished), HOMES_READ_MAX):
@@ -123,10 +124,10 @@ class Recovery:
         return turns
 
     async def run(self) -> None:
-        """Charges the calls of no turn and, beside that, lets the turns go on."""
+        """Charges the calls of no turn and, beside that, lets the turns continue."""
         ports, calls, self._calls = self._ports, self._calls, ()
         async with open_tasks() as tasks:
-            tasks.start_soon(settle_left, ports.store, ports.meter, ports.clock, calls)
+            tasks.start_soon(settle_unfinished, ports.store, ports.meter, ports.clock, calls)
             turns, self._turns = self._turns, []
             tasks.start_soon(self._let_go_on, turns)
 
@@ -149,7 +150,7 @@ class Recovery:
                 for resumed in group:
                     await resumed.accepted.over.wait()
 
-    async def _fold(self, open_turns: set[TurnId]) -> Left:
+    async def _fold(self, open_turns: set[TurnId]) -> PreviousRun:
         try:
             return await fold_tails(self._ports.store, open_turns, self._ports.clock())
         except StoreFailed as error:
@@ -157,7 +158,10 @@ class Recovery:
             logger.error("journal_not_folded", code=error.code, error=str(error))
         logs = await read_tails(self._ports.store)
         stopped = {turn_id for log in logs for turn_id in log.stopped}
-        return Left(stopped, {turn_id for log in logs for turn_id in log.suspended}, logs)
+        left = PreviousRun(stopped, {turn_id for log in logs for turn_id in log.suspended}, logs)
+        for log in logs:
+            await left.find_parked(self._ports.store, log)
+        return left
 
     async def _begin(self, group: Sequence[Resumed], alongside: Sequence[Resumed] | None = None) -> None:
         # A turn that waits behind another of its session is not begun yet.

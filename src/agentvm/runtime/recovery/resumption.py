@@ -1,16 +1,17 @@
-"""Resumption — takes up a turn that another process has begun.
+"""Resumption — resumes a turn that another process has started.
 
-The attempt is counted, in a small commit, before anything of the session is read: whatever in it kills the process is then
-known to have done so. Only what the turn itself has stored and told is looked at, and no more of it than fits into memory.
+The attempt is counted, in a small commit, before any part of the session is read: a part that kills the process is then known
+as the cause. Only the stored messages and events of the turn itself are read, and no more than fits into memory.
 """
 
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import anyio
 import msgspec
 
-from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
+from agentvm.errors import RecordUnreadable, SessionNotFound, SessionQuarantined, StoreFailed
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
 from agentvm.events.tool import ToolStarted
@@ -26,7 +27,7 @@ from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
 from agentvm.runtime.recovery import progress, suspects
-from agentvm.runtime.recovery.settlement import settle_up
+from agentvm.runtime.recovery.settlement import settle_finished
 from agentvm.runtime.turn import TurnState
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.log import LogStore
@@ -52,8 +53,8 @@ _LOOKED_AT = (
 )
 
 
-def begin_again(left: Turn, done: progress.Done | None) -> TurnState:
-    """A turn from before a restart, with what it has done as far as that is known."""
+def resumed_state(left: Turn, done: progress.Done | None) -> TurnState:
+    """A turn from before a restart, with its progress as far as that is known."""
     begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
     return begun if done is None else _with(begun, done)
 
@@ -89,18 +90,23 @@ async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], 
 
 
 async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
-    """Finds out what the turn has done and used; that is charged also if it cannot go on.
+    """Reads the progress and usage of the turn; the usage is charged also if it cannot continue.
 
     `SessionQuarantined` for one of a session that is set aside: that is not read.
     """
+    finish = settle_finished
     try:
         await _look(ports, tenant_id, accepted)
+    except StoreFailed:
+        # It is not begun; but the calls that it was in were made, and its end is told with what they used.
+        finish = _review_and_settle
+        raise
     finally:
-        await _persist(accepted, lambda: settle_up(ports, tenant_id, image, accepted))
+        await _persist(accepted, lambda: finish(ports, tenant_id, image, accepted))
 
 
 async def _persist(accepted: Accepted, read: Callable[[], Awaitable[None]]) -> None:
-    """Reads again and again: a turn that was ended now would not say what it has used. Only its own session waits for it."""
+    """Reads again and again: a turn that was ended now would not report its usage. Only its own session waits for it."""
     for pause_seconds in READ_PAUSES_SECONDS:
         try:
             return await read()
@@ -114,29 +120,38 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     left = accepted.left
     if left is None:
         return
-    # Each id came with an event, so this is beyond all that the turn may have given out before, however it ends now.
-    head = (await ports.journal.open(tenant_id, left.container_id, left.session_id)).head
-    accepted.state = msgspec.structs.replace(accepted.state, produced=max(head, accepted.state.produced))
+    await _persist(accepted, lambda: _skip_ids(ports, tenant_id, accepted, left))
     ports.quarantine.check(tenant_id, left.session_id)
-    log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
     if not accepted.counted:
-        try:
-            await count(ports, [(tenant_id, accepted, left)])
-        except StoreFailed:
-            # It is not begun; but the calls that it was in were made, and its end is told with what they used.
-            await _persist(accepted, lambda: _review(ports, tenant_id, accepted, left, log))
-            raise
+        await count(ports, [(tenant_id, accepted, left)])
     if suspects.is_to_blame(left, accepted.attempt, ports.settings_of(tenant_id).limits.attempts):
         accepted.is_to_blame = True
         reason = f"the server did not survive a turn of it {accepted.attempt} times"
         # First: should the server not survive what is still to be done about the turn, nobody looks at it again.
         await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
-    await _persist(accepted, lambda: _review(ports, tenant_id, accepted, left, log))
+    await _persist(accepted, lambda: _review(ports, tenant_id, accepted, left))
     accepted.left = None
 
 
-async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: Turn, log: LogStore) -> None:
-    """Reads what the turn has said, called and waited for."""
+async def _review_and_settle(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
+    """Both or neither: without the text that clients received of a call, less than its usage would be charged."""
+    if (left := accepted.left) is not None:
+        with suppress(SessionQuarantined, SessionNotFound):
+            await _skip_ids(ports, tenant_id, accepted, left)
+            ports.quarantine.check(tenant_id, left.session_id)
+            await _review(ports, tenant_id, accepted, left)
+    await settle_finished(ports, tenant_id, image, accepted)
+
+
+async def _skip_ids(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: Turn) -> None:
+    """Each id belongs to an event, so new ids are greater than all that the turn may have used."""
+    head = (await ports.journal.open(tenant_id, left.container_id, left.session_id)).head
+    accepted.state = msgspec.structs.replace(accepted.state, produced=max(head, accepted.state.produced))
+
+
+async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: Turn) -> None:
+    """Reads the messages, calls and waits of the turn."""
+    log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
     async with ports.taking_up:
         own = await _own_messages(ports, tenant_id, log, left)
         events = await _told(ports, tenant_id, log, left)
@@ -167,7 +182,7 @@ def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[
 
 
 async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> tuple[Message, ...]:
-    """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
+    """A history that cannot be read ends its own turn, in quarantine, and does not block other turns."""
     try:
         own, _ = await log.list_turn_messages(left, TURN_MAX_BYTES)
     except RecordUnreadable as error:

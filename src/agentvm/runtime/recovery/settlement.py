@@ -1,4 +1,4 @@
-"""Settlement — what a turn used before a restart counts, and the call it was in when its process died is charged, once."""
+"""Settlement — counts the usage of a turn before a restart, and bills its interrupted model call once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from agentvm.log import get_logger
 from agentvm.model.definition import system_text
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.image import Image
-from agentvm.model.ledger import AskedCall, Planned
+from agentvm.model.ledger import Planned, SentCall
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import context
 from agentvm.runtime.accepted import Accepted
@@ -27,10 +27,10 @@ GONE_WINDOW_TOKENS = 100_000
 """Assumed maximum of input tokens for a provider that is no longer configured."""
 
 
-async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
+async def settle_finished(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
     """Settles the calls of a turn from before a restart, once. Their entries go with the next commit of the turn.
 
-    If the store fails it may be asked again: what is entered already stays so.
+    If the store fails it can be called again: existing entries are kept.
     """
     bill = accepted.bill
     if bill.settled:
@@ -59,14 +59,14 @@ async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: A
     bill.settled = True
 
 
-def _with_estimate(heard: Cut, call: AskedCall) -> Usage:
-    """A provider that had not said what it read has read all that it was sent."""
+def _with_estimate(heard: Cut, call: SentCall) -> Usage:
+    """A provider that had not reported its input tokens is assumed to have read the whole request."""
     if heard.usage.total > heard.usage.output_tokens:
         return heard.usage
     return msgspec.structs.replace(heard.usage, input_tokens=call.input_tokens, estimated=True)
 
 
-async def settle_left(store: Store, meter: Meter, clock: Clock, left: Sequence[AskedCall]) -> None:
+async def settle_unfinished(store: Store, meter: Meter, clock: Clock, left: Sequence[SentCall]) -> None:
     """Enters calls of an earlier process that belong to no turn which could see to it: beside turns, or of one that is gone."""
     for call in left:
         usage = call.unanswered
@@ -79,7 +79,7 @@ async def settle_left(store: Store, meter: Meter, clock: Clock, left: Sequence[A
 
 
 async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut) -> int:
-    """The call is billed for who was really asked, which need not be who would be asked now; its window."""
+    """Returns the window of the model that was actually called, which may differ from the one that would be called now."""
     try:
         async with ports.choose(tenant_id, cut.asked or image.definition.model) as (chosen, *_):
             planned = Planned(
@@ -109,7 +109,8 @@ async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acce
 
 
 async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut, window: int) -> Cut:
-    """A provider that had not said what it read has read the whole prompt, which was made of what is stored."""
+    """A provider that had not reported its input tokens is assumed to have read the whole prompt, which is rebuilt from the
+    store."""
     session_id = accepted.scope.session_id
     if cut.usage.total > cut.usage.output_tokens or session_id is None:
         return cut

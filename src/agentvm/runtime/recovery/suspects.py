@@ -1,10 +1,9 @@
-"""Suspects — turns that the server may not survive: which of them are begun together, and which one is to blame. Pure.
+"""Suspects — turns that may crash the server: which of them are started together, and which one is the cause. Pure.
 
-Theory of operation. A turn that has died with its process as often as `Limits.attempts` allows, but for once, is a suspect.
-Most are innocent: they ran when another one killed the server. So suspects are begun in groups; when a group dies, the turns
-of it are begun in groups of half its size. How many were begun together is stored with each turn before they begin, and that
-is all there is to remember: one that has died alone is to blame. Among N suspects it is found after about log2(N) more
-crashes, and the others end.
+Theory of operation. A turn with one attempt left of `Limits.attempts` is a suspect. Most are innocent: they ran when another
+one killed the server. Suspects are therefore started in groups; after a crash the turns of a group are started in groups of
+half the size. The size of the group is stored with each turn before the start, which is the only state: a turn that crashed
+alone is the cause. Among N suspects it is found after about log2(N) more crashes, and the others end.
 """
 
 import zlib
@@ -22,18 +21,18 @@ GROUP_MAX = 2
 """Up to this many suspects are begun one by one: waiting for a turn costs less than another crash."""
 
 MORE_ATTEMPTS_MAX = 20
-"""Beyond `Limits.attempts` a turn is begun so many times at most, whoever is to blame."""
+"""Beyond `Limits.attempts` a turn is started at most this many times, even if another turn caused the crashes."""
 
 
 def is_to_blame(turn: Turn, attempt: int, limit: int) -> bool:
-    """Whether it is not begun again: it was alone when it died, or has died too often."""
+    """Whether it is not started again: it ran alone in the last crash, or was part of too many."""
     return attempt > limit and (turn.alongside in (None, 1) or attempt > limit + MORE_ATTEMPTS_MAX)
 
 
 def next_group(waiting: Sequence[T], turn_of: Callable[[T], Turn]) -> list[T]:
     """Returns the turns to begin next; at least one, if any waits.
 
-    Those of the smallest group that died come first: they are nearest to being cleared. Within it the order is another one at
+    Turns of the smallest crashed group come first: they are closest to being cleared. Within it the order is another one at
     each attempt, so that a long turn which is always first does not keep the one to blame from being alone.
     """
     if not waiting:

@@ -1,11 +1,11 @@
-"""Tails — what the journal carries of sessions whose turns had not ended when the process did.
+"""Tails — journal entries of sessions whose turns had not ended when the process did.
 
 Theory of operation. A start folds it into the logs of the sessions, page by page, as it is written: by reference to messages,
 none of which is read. So a start needs little memory and no history, however large the messages are that the events tell of.
 The journal is dropped afterwards, but for entries that tell of a stop: that a turn was stopped must be known until it has
 ended, also to the process after the next crash.
 
-Where nothing can be written, `read_tails` holds the events in memory instead, as whoever only reads the data does.
+Where nothing can be written, and for readers of the data, `read_tails` holds the events in memory instead.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,6 +19,7 @@ from agentvm.events.turn import TurnParked, TurnRequest, TurnResponse, TurnResum
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, TurnId
 from agentvm.model.message import Message
+from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import (
     close_chunk,
     decode_events,
@@ -49,24 +50,40 @@ _UNREADABLE = (msgspec.DecodeError, KeyError, IndexError)
 
 
 @dataclass(slots=True)
-class Left:
+class PreviousRun:
     """The state that a start needs of the previous process."""
 
     stopped: set[TurnId] = field(default_factory=set)
-    """Turns that somebody has asked to stop."""
+    """Turns whose stop was requested."""
     suspended: set[TurnId] = field(default_factory=set)
     """Turns that were put off by a restart and did not die."""
     logs: list[SessionLog] = field(default_factory=list)
     """Logs whose journal entries are needed until their turns have ended."""
+    parked: list[tuple[TenantId, Turn]] = field(default_factory=list)
+    """Parked turns that were stopped: they have to be ended, and their waits can no longer be answered."""
+
+    async def find_parked(self, store: Store, log: SessionLog) -> bool:
+        """Notes the turn of the session that waits for an answer, if it was stopped; whether there is one."""
+        if not log.stopped:
+            return False
+        turn = await store.tenant(log.tenant_id).container(log.container_id).log(log.session_id).find_parked()
+        if turn is None or turn.turn_id not in log.stopped:
+            return False
+        log.open_turns[turn.turn_id] = None
+        self.parked.append((log.tenant_id, turn))
+        self.stopped.add(turn.turn_id)
+        # It did not run, so it is not to blame for the end of its process.
+        self.suspended.add(turn.turn_id)
+        return True
 
 
-async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> Left:
+async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> PreviousRun:
     """Folds the journal into the logs; raises when the store refuses, and may be tried again then."""
     folding = _Folding(store, now)
     after = await folding.fold_all()
-    left = Left(suspended=folding.suspended)
+    left = PreviousRun(suspended=folding.suspended)
     for log in folding.logs.values():
-        if not log.stopped.isdisjoint(open_turns):
+        if await left.find_parked(store, log) or not log.stopped.isdisjoint(open_turns):
             left.logs.append(log)
             left.stopped |= log.stopped
     if after:
@@ -74,14 +91,16 @@ async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> 
     return left
 
 
-async def fold_orphans(store: Store, orphans: Sequence[Orphan], now: int) -> Left:
-    """Folds what nodes that have ended left of these sessions. Their journals stay: others take over other sessions."""
-    left = Left()
+async def fold_orphans(store: Store, orphans: Sequence[Orphan], now: int) -> PreviousRun:
+    """Folds the journal entries of ended nodes about these sessions. Their journals stay: others take over other sessions."""
+    left = PreviousRun()
     for node_id in {orphan.tail_of for orphan in orphans}:
         folding = _Folding(store, now, frozenset(orphan.key for orphan in orphans if orphan.tail_of == node_id))
         await folding.fold_all(node_id)
         left.suspended |= folding.suspended
-        left.stopped |= {turn_id for log in folding.logs.values() for turn_id in log.stopped}
+        for log in folding.logs.values():
+            left.stopped |= log.stopped
+            await left.find_parked(store, log)
     return left
 
 

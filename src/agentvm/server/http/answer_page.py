@@ -1,8 +1,8 @@
-"""Answer page — a one-use link as a page for people: looking at it decides nothing, its form decides once.
+"""Answer page — the page of a one-use link: opening it decides nothing, its form decides once.
 
 Mail scanners and previews follow links, so a GET only shows the call. The page runs no script and loads nothing; every text is
-escaped. Whoever has the link answers in the name of its maker, with the rights of this moment: a link of somebody who may not
-answer any more is not valid.
+escaped. The holder of the link answers in the name of its creator, with the creator's current permissions: a link of a user
+who may no longer answer is invalid.
 """
 
 import json
@@ -67,7 +67,7 @@ def answer_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         is_taken = await vm.runtime.answer_wait(link.tenant_id, wait, answer, link.made_by)
         await vm.store.wait_links.use(token, vm.clock())
         await _audit(vm, link, request, "ok" if is_taken else "refused:wait_answered")
-        page = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn goes on.</p>"
+        page = f"<h1>{'Approved' if approves else 'Denied'}</h1><p>The turn continues.</p>"
         return _page(page) if is_taken else _page(_GONE, 410)
 
     yield HttpRoute("GET", PATH, show)
@@ -87,7 +87,7 @@ async def _find(vm: AgentVM, token: str) -> tuple[WaitLink, ToolWait] | None:
 
 
 async def _may_answer(vm: AgentVM, link: WaitLink, wait: ToolWait) -> bool:
-    """Tells whether the maker of a link may answer by himself now, and the turn would go on."""
+    """Returns whether the maker of a link may answer by himself now, and the turn would continue."""
     maker = await vm.tenancy.access.recall(link.tenant_id, link.made_by, link.key_id)
     if maker is None or not maker.may("agent:use") or not maker.reaches(wait.container_id):
         return False

@@ -4,20 +4,21 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-from agentvm.server.console import PUBLIC_PATHS
+from agentvm.server.console import PUBLIC_PATHS, missing_page
 from agentvm.server.cors import cors_headers, preflight_headers
 from agentvm.server.errors import explain, request_id_of
-from agentvm.server.exchange import GONE, HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
+from agentvm.server.exchange import GONE, HttpError, HttpRequest, HttpResponse, PeerGone, Receive, Scope, Send
 from agentvm.server.http.gateways import gateway_of
 from agentvm.server.http.hooks import PATH as HOOK
 from agentvm.server.http.protected_resource import METADATA_PATHS, challenge
 from agentvm.server.router import HttpRoute, Router
-from agentvm.tools.mcp.consent import CALLBACK
+from agentvm.tools.mcp.consent import CALLBACK, CLIENT
 
 FORMS: Final = frozenset({"/answer/{token}", CALLBACK})
 """Pages with a form, for browsers: no part of the document of the API."""
-CALLED: Final = frozenset({HOOK})
-"""Paths that chat platforms call: no part of it either, and every request shows by a secret whose it is."""
+CALLED: Final = frozenset({HOOK, CLIENT})
+"""Paths that other services call: no part of it either. Requests of chat platforms show by a secret whose they are;
+authorization servers read a document that is the same for all."""
 _OPEN: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs", "/v1/auth/methods", *METADATA_PATHS})
 PUBLIC: Final = _OPEN | FORMS | CALLED
 """Paths of the API that are served without the gate; so are the pages of the console."""
@@ -55,7 +56,15 @@ class ManagementApi:
         await response.send(receive, send, extra, watch)
 
     async def _respond(self, request: HttpRequest) -> HttpResponse:
-        match = self._router.match(str(request.scope["path"]))
+        try:
+            match = self._router.match(str(request.scope["path"]))
+        except HttpError:
+            is_gateway = gateway_of(str(request.scope["path"])) is not None
+            page = None if is_gateway else missing_page(request)
+            if page is None:
+                raise
+            self._before(request)
+            return page
         request.scope["path_template"] = re.sub(r":\w+}", "}", match.template)
         if request.method == "OPTIONS":
             is_gateway = gateway_of(str(request.scope["path"])) is not None

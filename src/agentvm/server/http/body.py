@@ -16,6 +16,7 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.errors.validation import explain
+from agentvm.model.turn import TurnOptions
 from agentvm.operations.context import Context
 from agentvm.operations.http_face import HttpFace
 from agentvm.protocol.bounds import Bound, check
@@ -34,6 +35,14 @@ PIECE_BYTES = 64 * 1024
 S = TypeVar("S", bound=msgspec.Struct)
 
 BUSY = "The server is handling too much data at the moment; try again in a few seconds"
+
+
+class _StrictOptions(TurnOptions, frozen=True, forbid_unknown_fields=True):
+    """Options of a turn in which every member is known."""
+
+
+class _ChoosingBody(msgspec.Struct, frozen=True):
+    options: _StrictOptions
 
 
 class Pace:
@@ -99,12 +108,39 @@ def decode_body(body: bytes, kind: type[S], max_values: int | None = None) -> S:
     except InputTooLarge:
         raise
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body is invalid: {explain(error, kind)}") from None
+        wrong = InvalidInput(f"The body is invalid: {explain(error, kind)}")
+        # It is told where the decoder has stopped; what follows may be no JSON at all.
+        raise wrong if _is_json(body) else _unread() from None
     except (msgspec.DecodeError, UnicodeError):
-        raise InvalidInput("The body must be JSON") from None
+        raise _unread() from None
     except RecursionError:
         raise InvalidInput("The body is nested too deep") from None
     return decoded
+
+
+def check_options(content: bytes, body: object) -> None:
+    """Refuses unknown options of a turn: the wire of AgentX lets them pass, and people mistype their names."""
+    if isinstance(getattr(body, "options", None), TurnOptions):
+        try:
+            msgspec.json.decode(content, type=_ChoosingBody)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"The body is invalid: {explain(error, _ChoosingBody)}") from None
+
+
+def _unread() -> InvalidInput:
+    unread = InvalidInput("The body must be JSON")
+    unread.is_unread = True
+    return unread
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:
+        pass  # It is nested deep, and JSON so far.
+    return True
 
 
 async def pieces(content: bytes, charge: ConnectionReservation) -> AsyncIterator[bytes]:

@@ -21,7 +21,7 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.model.signature import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER
 from agentvm.operations.context import Context, HttpDetails
-from agentvm.operations.forwarding import carry_on
+from agentvm.operations.forwarding import run_or_forward
 from agentvm.operations.gate import OPEN, Outcome, admit, audited
 from agentvm.operations.http_face import HttpFace
 from agentvm.operations.http_reply import HttpReply, Streamed
@@ -31,7 +31,16 @@ from agentvm.server import paths
 from agentvm.server.credentials import SEND_ONCE, bearer, cookies, is_cookie, of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Write, attended
-from agentvm.server.http.body import BODY_MAX_BYTES, PIECE_BYTES, decode_body, hold, pieces, receive_body, received_file
+from agentvm.server.http.body import (
+    BODY_MAX_BYTES,
+    PIECE_BYTES,
+    check_options,
+    decode_body,
+    hold,
+    pieces,
+    receive_body,
+    received_file,
+)
 from agentvm.server.http.stream import FOLLOWERS_MAX, TENANT_FOLLOWERS_MAX, Streams
 from agentvm.server.origin import foreign_page, refusal
 from agentvm.server.router import HttpRoute
@@ -76,7 +85,7 @@ class HttpGate:
         path = {name: paths.name(value) for name, value in request.path_params.items()}
         with self._context(principal, request, "/".join(path.values())) as context:
             async with audited(face.operation, context) as outcome:
-                reply = await self._carry_out(face, context, request, path, outcome)
+                reply = await self._execute(face, context, request, path, outcome)
             context.finish()
             answer = reply if isinstance(reply, HttpReply) else face.reply(reply, path)
             if isinstance(answer.content, Streamed):
@@ -117,7 +126,7 @@ class HttpGate:
         return await self._authenticate(credential)
 
     async def _by_body(self, face: HttpFace, request: HttpRequest, *, is_invited: bool) -> Principal:
-        """Recognises a caller by the key in the header or in the body. A foreign page must not sign anybody in either."""
+        """Recognises a caller by the key in the header or in the body. A foreign page must not sign a user in either."""
         _check_page(request, is_required=False)
         credential = of_headers(request.scope["headers"], reads_cookie=False)
         reservation = ConnectionReservation(self.vm.budget, DEFAULT_TENANT)
@@ -168,7 +177,7 @@ class HttpGate:
             target=target,
         )
 
-    async def _carry_out(
+    async def _execute(
         self, face: HttpFace, context: Context, request: HttpRequest, path: dict[str, str], outcome: Outcome
     ) -> object:
         await admit(face.operation, context)
@@ -181,7 +190,7 @@ class HttpGate:
                 context.http.reason = check_text(reason, "reason", max_length=REASON_CHARACTERS_MAX)
         query = _decode(parameters, face.query)
         if not face.has_body:
-            return await carry_on(face.operation, context, face.request(path, query, None))
+            return await run_or_forward(face.operation, context, face.request(path, query, None))
         reservation = ConnectionReservation(self.vm.budget, context.principal.tenant_id)
         try:
             if face.http.body == "file":
@@ -194,11 +203,12 @@ class HttpGate:
                 context.http.body = content
             else:
                 body = decode_body(content, face.body, face.http.max_values)
+                check_options(content, body)
             del content
             if getattr(body, "stream", False):
                 # Before the operation: what it begins for a stream that is refused then would be begun again by each attempt.
                 await self.admit_stream(context.principal)
-            work = carry_on(face.operation, context, face.request(path, query, body))
+            work = run_or_forward(face.operation, context, face.request(path, query, body))
             return await (attended(request, work) if face.http.attended else work)
         except HttpError as error:
             outcome.result = f"refused:{error.status}"

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from agentvm.errors import AccessDenied, AgentVMError, Unauthenticated
+from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, Unauthenticated
 from agentvm.gateways.routes import VALUES_MAX, Ask, Gateway, GatewayProblem, GatewaySocket, Lenient, NoBody
 from agentvm.gateways.talk import Talk
 from agentvm.log import concerning
@@ -108,7 +108,7 @@ def _matched(template: str, segments: list[str]) -> dict[str, str] | None:
 
 
 class _OpenSocket:
-    """One socket, and the stream of what its client has subscribed to."""
+    """One socket, and the stream of its client's subscriptions."""
 
     def __init__(self, gate: HttpGate, socket: GatewaySocket, who: SocketCaller, wire: Wire, ask: Ask[Any]) -> None:
         self._gate, self._socket, self._who, self._wire, self._ask = gate, socket, who, wire, ask
@@ -152,11 +152,13 @@ class _OpenSocket:
                 body = decode_body(content, self._socket.body, VALUES_MAX)
                 return await self._state.answer(replace(self._ask, body=body), talk)
             except AgentVMError as error:
+                is_unread = isinstance(error, InvalidInput) and error.is_unread
                 about = {"code": error.code, "message": str(error), "request_id": talk.request_id}
-                return self._socket.refuse(body, GatewayProblem(status=status_of(error), **about)), False
+                problem = GatewayProblem(status=status_of(error), is_unread=is_unread, **about)
+                return self._socket.refuse(body, problem), False
 
     async def _tell(self, scope: anyio.CancelScope, socket: anyio.CancelScope) -> None:
-        """Sends the stream. One that ends by itself closes the socket: its client then comes back and asks again."""
+        """Sends the stream. A stream that ends closes the socket: its client then reconnects and subscribes again."""
 
         async def write(piece: bytes) -> None:
             if frames := list(self._socket.frames(piece)):

@@ -27,7 +27,7 @@ from agentvm.sharing.reservation import ConnectionReservation
 GATEWAYS: tuple[Gateway, ...] = (OPENAI, ANTHROPIC, MCP, LANGGRAPH, AGUI, AI_SDK, A2A)
 """Every gateway of this server."""
 STRANGER = Principal(tenant_id=DEFAULT_TENANT, permissions=frozenset({"agent:use", "images:read", "resources:read"}))
-"""The caller of a public route without a credential: it reads what the operator's tenant has published, and no more."""
+"""The caller of a public route without credentials, who can only read the published items of the operator's tenant."""
 SHARED = "/v1"
 """The prefix of the management API, below which a gateway has single words of its own."""
 

@@ -1,4 +1,4 @@
-"""Hooks — requests of chat platforms, which know no key of this server: each proves by its own secret who has sent it."""
+"""Hooks — requests of chat platforms, which have no key of this server: each is authenticated by a secret of its channel."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -17,8 +17,8 @@ from agentvm.vm import AgentVM
 
 PATH: Final = f"{HOOKS_PATH}/{{kind}}/{{channel_id}}"
 BODY_MAX_BYTES: Final = 1024 * 1024
-NO_HOOK: Final = "There is no such hook"
-"""Said of a channel that is not there, and of a request that does not prove whose it is: nobody learns which."""
+NO_HOOK: Final = "No channel accepts this request"
+"""The same answer for an unknown channel and for an unauthenticated request."""
 
 
 def hook_routes(vm: AgentVM) -> Iterator[HttpRoute]:

@@ -1,8 +1,8 @@
 """MCP callback — the page that an authorization server sends a user back to.
 
-The browser has no credential of this server. So the page first says for whom the consent is, and nothing happens before the
-person at the browser has confirmed that: a link that somebody else has sent him would otherwise connect his account to them.
-The page loads nothing, runs no script, and can be shown in no frame.
+The browser has no credential of this server. So the page first names the user that the consent is for, and nothing happens
+before the person at the browser has confirmed that: a link from another person would otherwise connect this person's account to
+the other's. The page loads nothing, runs no script, and can be shown in no frame.
 """
 
 import base64
@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Iterator
 from html import escape
 from typing import Final
 
+import msgspec
+
 from agentvm.errors import AgentVMError, InvalidInput, NotFound, shorten
 from agentvm.server.errors import status_of
 from agentvm.server.exchange import HttpRequest, HttpResponse
 from agentvm.server.router import HttpRoute
 from agentvm.sessions.consents import Consents
-from agentvm.tools.mcp.consent import CALLBACK
+from agentvm.tools.mcp.consent import CALLBACK, CLIENT
 from agentvm.vm import AgentVM
 
 BODY_MAX_BYTES: Final = 16 * 1024
@@ -34,7 +36,7 @@ HEADERS: Final = {
 
 
 def callback_routes(vm: AgentVM) -> Iterator[HttpRoute]:
-    """The routes of the callback: GET shows, POST decides."""
+    """The routes of the callback, where GET shows and POST decides, and the document that describes this server."""
 
     async def show(request: HttpRequest) -> HttpResponse:
         return await _page(_show(_consents(vm), _fields(request.scope["query_string"])))
@@ -43,6 +45,15 @@ def callback_routes(vm: AgentVM) -> Iterator[HttpRoute]:
         body = b"".join([piece async for piece in request.stream()])
         return await _page(_finish(_consents(vm), _fields(body)))
 
+    async def describe(request: HttpRequest) -> HttpResponse:
+        consents = _consents(vm)
+        if (document := consents.servers.client_document) is None:
+            raise NotFound(
+                "This server has no address by which authorization servers could know it: set system.publicUrl to https://…"
+            )
+        return HttpResponse(content=msgspec.json.encode(document), headers={"Cache-Control": "max-age=3600"})
+
+    yield HttpRoute("GET", CLIENT, describe)
     yield HttpRoute("GET", CALLBACK, show)
     yield HttpRoute("POST", CALLBACK, confirm, BODY_MAX_BYTES)
 
@@ -86,12 +97,12 @@ async def _finish(consents: Consents, fields: dict[str, str]) -> tuple[str, str]
         state=fields.get("state", ""), code=fields.get("code", ""), issuer=fields.get("iss"), caller=None
     )
     host = escape(urllib.parse.urlsplit(pending.server).netloc)
-    return "Connected", f"<p>{host} is connected. You can close this page; calls that have waited for it go on.</p>"
+    return "Connected", f"<p>{host} is connected. You can close this page; calls that have waited for it continue.</p>"
 
 
 def _consents(vm: AgentVM) -> Consents:
     if vm.consents is None:
-        raise NotFound("Nobody signs in to other servers here")
+        raise NotFound("Signing in to other servers is not available on this server")
     return vm.consents
 
 

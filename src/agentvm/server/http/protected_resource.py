@@ -1,4 +1,4 @@
-"""Protected resource — tells clients of MCP where tokens for this server come from (RFC 9728)."""
+"""Protected resource — the metadata from which MCP clients learn the issuer of tokens for this server (RFC 9728)."""
 
 from collections.abc import Iterator
 from typing import Final

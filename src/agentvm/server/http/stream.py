@@ -1,4 +1,4 @@
-"""Stream — a response that goes on: entries are sent as they come, until the source ends or the client goes.
+"""Stream — a streamed response: entries are sent as they arrive, until the source ends or the client disconnects.
 
 Streams are bounded in number, in all and per tenant, and in time. A client that reads too slowly is disconnected; one that
 loses its rights is cut off at the next heartbeat; and all streams end when the server stops.
@@ -11,9 +11,12 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
-from agentvm.errors import Refused
+from agentvm.errors import AgentVMError, Refused
+from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.operations.http_reply import Streamed, StreamSource
+
+logger = get_logger(__name__)
 
 STREAMS_MAX: Final = 64
 TENANT_STREAMS_MAX: Final = 8
@@ -76,13 +79,22 @@ class Streams:
                 with streamed.opened() as source:
                     await _pump(source, streamed.heartbeat, may, send)
             finally:
-                if streamed.closed is not None:
-                    with anyio.CancelScope(shield=True):
-                        await streamed.closed()
+                with anyio.CancelScope(shield=True):
+                    await _close(streamed)
                 del self._running[scope]
                 self._of_tenant[tenant_id] -= 1
                 if not self._of_tenant[tenant_id]:
                     del self._of_tenant[tenant_id]
+
+
+async def _close(streamed: Streamed) -> None:
+    """Tells the source that its stream has ended. A failure is no answer any more: it is in the log alone."""
+    if streamed.closed is None:
+        return
+    try:
+        await streamed.closed()
+    except AgentVMError as error:
+        logger.warning("stream_not_closed", code=error.code, error=str(error))
 
 
 async def _pump(source: StreamSource, heartbeat: bytes, may: IsAllowed, send: Write) -> None:

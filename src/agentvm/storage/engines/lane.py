@@ -3,16 +3,16 @@
 Theory of operation. Jobs wait in a fair queue; a thread that is free is handed the next job that may run, so no thread is
 woken for nothing. Where there are several threads (readers):
 
-- A tenant occupies all threads but two, at most, so the others find one for a heavy job and one for light ones.
-- A heavy job (a search, a long history, a page of an export) waits in a queue of its own, so it delays no light one. A tenant
-  has one heavy job running at a time, and all tenants together leave two threads to the light ones.
-- After a heavy job its tenant's next one waits twice as long as it took, if other tenants are about: so heavy jobs of one
-  tenant take a third of a processor at most, and most of the time the others notice nothing of them.
-- A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
-  when its caller is cancelled, by those engines that can ask within a statement whether to go on.
+- A tenant occupies all threads but two, at most, so the others find one for a heavy job and one for light ones. - A heavy job
+  (a search, a long history, a page of an export) waits in a queue of its own, so it delays no light one. A tenant has one heavy
+  job running at a time, and all tenants together leave two threads to the light ones. - After a heavy job its tenant's next one
+  waits twice as long as it took, if other tenants are about: so heavy jobs of one tenant take a third of a processor at most,
+  and most of the time the others notice nothing of them. - A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a
+  processor or `HEAVY_WALL_SECONDS` have passed, and any read when its caller is cancelled, by those engines that can ask within
+  a statement whether to continue. An unhurried job is a heavy job of the server itself, without a time limit.
 
-The one thread of the writer takes a batch at a time. It goes on while there are jobs, but once it holds jobs of two tenants
-only for `BATCH_SECONDS`: whoever wrote little is not kept waiting for what others write.
+The one thread of the writer takes a batch at a time. It continues while there are jobs, but once it contains jobs of two
+tenants only for `BATCH_SECONDS`, so that small writes do not wait for large ones of others.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class LaneConnection(Protocol):
     """A connection of an engine, as its thread uses it."""
 
     def watch(self, is_over: Callable[[], bool], /) -> None:
-        """From now on the engine asks, within statements if it can, whether what it does is still wanted."""
+        """From now on the engine checks, within statements if it can, whether the job is cancelled."""
 
     def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ Work = Callable[[C], T]
 
 
 class StatementEnded(Exception):
-    """The engine has ended a statement because nobody wants its result any more, or because it took too long."""
+    """The engine has ended a statement because its caller was cancelled, or because it took too long."""
 
 
 BATCH_SECONDS = 0.02
@@ -64,7 +64,7 @@ ABOUT_SECONDS = 1.0
 class LaneJob(Generic[C, T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
-    __slots__ = ("apart", "begun", "error", "future", "heavy", "result", "tenant_id", "work")
+    __slots__ = ("apart", "begun", "error", "future", "heavy", "is_bounded", "result", "tenant_id", "work")
 
     def __init__(
         self,
@@ -73,12 +73,14 @@ class LaneJob(Generic[C, T]):
         tenant_id: TenantId | None = None,
         *,
         heavy: bool = False,
+        unhurried: bool = False,
         apart: bool = False,
     ) -> None:
         self.work = work
         self.future = future
         self.tenant_id = tenant_id
-        self.heavy = heavy
+        self.heavy = heavy or unhurried
+        self.is_bounded = heavy and not unhurried
         self.apart = apart
         """Whether the job runs outside of a transaction."""
         self.begun = 0.0
@@ -114,7 +116,7 @@ Serve = Callable[[C, Iterable[LaneJob[C, object]]], None]
 
 
 class _Worker(Generic[C]):
-    """One thread. What it is handed comes through its inbox; None ends it."""
+    """One thread. Jobs arrive through its inbox; None ends it."""
 
     __slots__ = ("connection", "cpu_until", "inbox", "job", "thread", "wall_until")
 
@@ -139,12 +141,12 @@ class _Worker(Generic[C]):
         if job is None:
             return False
         return job.future.cancelled() or (
-            job.heavy and (time.thread_time() > self.cpu_until or time.monotonic() > self.wall_until)
+            job.is_bounded and (time.thread_time() > self.cpu_until or time.monotonic() > self.wall_until)
         )
 
 
 class Lane(Generic[C]):
-    """Threads with a connection each, and what waits for them. Used from the event loop that made it."""
+    """Threads with a connection each, and the jobs that wait for them. Used from the event loop that made it."""
 
     def __init__(self, serve: Serve[C], connections: Sequence[C], *, name: str, batch: int, capacity: int, reads: bool) -> None:
         self._serve = serve
@@ -179,13 +181,22 @@ class Lane(Generic[C]):
         """Jobs that no thread has taken yet."""
         return len(self._light) + len(self._heavy)
 
-    async def submit(self, work: Work[C, T], tenant_id: TenantId | None, *, heavy: bool = False, apart: bool = False) -> T:
+    async def submit(
+        self,
+        work: Work[C, T],
+        tenant_id: TenantId | None,
+        *,
+        heavy: bool = False,
+        unhurried: bool = False,
+        apart: bool = False,
+    ) -> T:
         held = await self._room.acquire(tenant_id)
         if self._closed:
             held.release()
             raise StoreFailed("The database is closed")
-        job: LaneJob[C, T] = LaneJob(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
-        queue = self._heavy if heavy and self._reads else self._light
+        future: asyncio.Future[T] = self._loop.create_future()
+        job: LaneJob[C, T] = LaneJob(work, future, tenant_id, heavy=heavy, unhurried=unhurried, apart=apart)
+        queue = self._heavy if job.heavy and self._reads else self._light
         with self._lock:
             queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue
             self._note(tenant_id)
@@ -271,7 +282,8 @@ class Lane(Generic[C]):
 
     def _hand_out(self) -> None:
         """Under the lock: gives jobs that may run to threads that have none."""
-        for worker in tuple(self._idle):
+        # The one that was busy last first: its connection has pages of the file in memory.
+        for worker in self._idle[::-1]:
             job = self._pick()
             if job is not None:
                 self._idle.remove(worker)
@@ -319,7 +331,7 @@ class Lane(Generic[C]):
             self._about.popitem(last=False)
 
     def _rest(self, job: LaneJob[C, object]) -> None:
-        """Under the lock, from any thread: the tenant's next heavy job waits, unless nobody else is there."""
+        """Under the lock, from any thread: the tenant's next heavy job waits, unless no other tenant waits."""
         now = time.monotonic()
         others = (at for tenant_id, at in self._about.items() if tenant_id not in (job.tenant_id, None))
         if self._stopping or not any(now - at < ABOUT_SECONDS for at in others):

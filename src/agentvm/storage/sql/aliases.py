@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,9 +11,9 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.session import Alias
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.records import Scope
-from agentvm.storage.sql.rows import is_here
+from agentvm.storage.sql.rows import is_present
 
-_LIVES = f"s.deleted_at IS NULL AND {is_here('s')}"
+_LIVES = f"s.deleted_at IS NULL AND {is_present('s')}"
 _SESSION = "SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 _FIND = f"""
 SELECT s.session_id FROM aliases AS a JOIN sessions AS s USING (session_key)
@@ -51,14 +51,13 @@ _DELETE_MEMBERS = "DELETE FROM alias_members WHERE alias_key = ?"
 _ADD_MEMBER = "INSERT INTO alias_members (alias_key, name, value) VALUES (?, ?, ?)"
 
 NamedState = Literal["idle", "running", "parked", "failed"]
-NAMED_STATES: tuple[NamedState, ...] = get_args(NamedState)
 NamedOrder = Literal["active", "created"]
 _COLUMNS: dict[NamedOrder, str] = {"active": "s.active_at", "created": "a.alias_key"}
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSession:
-    """A session under a client's name for it, with what the client keeps about it."""
+    """A session under a client's name for it, with the client's metadata about it."""
 
     external: str
     session_id: SessionId
@@ -110,7 +109,7 @@ class AliasStore(Scope):
         return counted or 0
 
     async def set_metadata(self, alias: Alias, metadata: Mapping[str, Any]) -> None:
-        """Stores what a client keeps with its name, and each member of it by which it is searched."""
+        """Stores the metadata of a client's name, and each member by which it is searched."""
 
         def write(connection: Connection) -> None:
             connection.execute(_SET_METADATA, (msgspec.json.encode(metadata).decode(), *self._key, *alias))

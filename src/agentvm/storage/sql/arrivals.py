@@ -1,11 +1,11 @@
-"""Arrivals — rows that come in over several commits and are seen by all at once, or by nobody.
+"""Arrivals — rows that are added over several commits and become visible all at once, or never.
 
-Theory of operation. The writer's time is everybody's, and an import may have hundreds of megabytes. So its rows are written in
-small commits, with other people's commits in between. Each row names its arrival, and whoever reads leaves out rows of arrivals
-that are not published (`rows.is_here`). To publish an arrival is to update its one row, however much has come. Messages that
+Theory of operation. All tenants share the writer, and an import may have hundreds of megabytes. So its rows are written in
+small commits, with other people's commits in between. Each row names its arrival, and readers leave out rows of arrivals that
+are not published (`rows.is_here`). To publish an arrival is to update its one row, however much has come. Messages that
 continue a session which is here already are hidden by their range of positions, like those of a large rewind; the time and the
-preview of such sessions are updated in the commits that follow. What a crash leaves is finished at the next start: an arrival
-that was published is settled, any other is deleted, a slice in each commit.
+preview of such sessions are updated in the commits that follow. The rest after a crash is finished at the next start: an
+arrival that was published is settled, any other is deleted, a slice in each commit.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from agentvm.storage.sql.attachments import drop_arriving_attachments, drop_given_up
+from agentvm.storage.sql.attachments import drop_arriving_attachments, drop_released
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater
 from agentvm.storage.sql.rows import drop_snapshot
@@ -106,7 +106,7 @@ async def finish_arrivals(database: Database) -> None:
 
 async def _give_up(database: Database, arrival_key: int) -> None:
     await _repeat(database, drop_arrival_slice, arrival_key)
-    await drop_given_up(database)
+    await drop_released(database)
 
 
 async def _repeat(database: Database, work: Callable[[Connection, int], bool], arrival_key: int) -> None:
@@ -127,7 +127,8 @@ def settle_slice(connection: Connection, arrival_key: int) -> bool:
 
 
 def drop_arrival_slice(connection: Connection, arrival_key: int) -> bool:
-    """Deletes some rows of an arrival that is given up; whether there may be more. What refers to a row goes before it."""
+    """Deletes some rows of an arrival that is given up; whether there may be more. References to a row are deleted before
+    it."""
     slice_args = (arrival_key, ROWS_MAX)
     if sessions := [SessionRow(*row) for row in connection.fetch(_SESSIONS, slice_args)]:
         drop_slice(connection, sessions)

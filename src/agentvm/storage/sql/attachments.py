@@ -1,7 +1,7 @@
-"""AttachmentStore — the attachments of one container of one tenant in SQLite.
+"""AttachmentStore — the attachments of one container of one tenant.
 
 Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing. A large file
-is written in several transactions, so that others' commits come in between; it is nobody's until the last.
+is written in several transactions, so that other commits can run in between; it belongs to no container until the last.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import greater, total
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import Columns, Scope
-from agentvm.storage.sql.rows import Key, is_here
+from agentvm.storage.sql.rows import Key, is_present
 
 PIECE_CHUNKS_MAX = 4
 """Chunks of one transaction."""
@@ -37,7 +37,7 @@ MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 
 _KEY_MAX = 2**62
 GIVEN_UP_MS = 1
-"""As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
+"""The creation time of a released blob: the next collection deletes it."""
 
 IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
@@ -45,10 +45,10 @@ NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
   AND NOT EXISTS (SELECT 1 FROM file_claims WHERE blob_key = ?1)
   AND NOT EXISTS (SELECT 1 FROM collection_documents WHERE blob_key = ?1)
 """
-"""The condition that the bytes `?1` belong to nobody."""
+"""The condition that no row refers to the bytes `?1`."""
 
 _ALL = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
-_FROM = f"{_ALL} AND {is_here('attachments')}"
+_FROM = f"{_ALL} AND {is_present('attachments')}"
 _ATTACHMENT = Columns(Attachment)
 _COLUMNS = _ATTACHMENT.text
 _GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
@@ -95,7 +95,7 @@ ON CONFLICT (tenant_id, container_id, blob_key) DO NOTHING
 _CLAIM = f"""
 UPDATE attachments SET unused_since = {greater("?1", "unused_since")}
 WHERE tenant_id = ?2 AND container_id = ?3 AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?4)
-  AND {is_here("attachments")}
+  AND {is_present("attachments")}
 """
 _LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_ALL} AND digest = ?"
 _KEYS = f"""
@@ -127,7 +127,7 @@ class AttachmentStore(Scope):
         self._key = key
 
     async def add(self, file: BinaryIO, upload: Upload, now: int) -> tuple[Attachment, bool]:
-        """Stores all of the file; whether the container did not have it before. What is said of it last counts.
+        """Stores all of the file; whether the container did not have it before. The last name and type apply.
 
         `InvalidInput` for an empty file, `ContainerNotFound` when there is no such container.
         """
@@ -155,10 +155,10 @@ class AttachmentStore(Scope):
                     await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)))
 
     async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> str | None:
-        """The name of all its bytes, which are nobody's yet; None when the tenant has them, or there is nowhere to go.
+        """The key of its bytes, to which no row refers yet; None when the tenant has them, or the container is gone.
 
-        Bytes that only others have are written all the same, and not needed in the end: whoever uploads a file must not find
-        out by the time it takes that somebody else has it.
+        Bytes that only other containers have are written as well and discarded at the end, so that the duration of an upload
+        does not reveal whether another container has the file.
         """
 
         def begin(connection: Connection) -> str | None:
@@ -171,7 +171,7 @@ class AttachmentStore(Scope):
         begun = await self._database.write(begin)
         if begun is not None:
             if await self._database.read(is_crowded):
-                await drop_given_up(self._database)
+                await drop_released(self._database)
             for first in range(0, -(-size // CHUNK_BYTES), PIECE_CHUNKS_MAX):
                 await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
         return begun
@@ -227,17 +227,19 @@ class AttachmentStore(Scope):
             rows = connection.fetch(_KEYS, (*self._key, digest))
             for attachment_key, blob_key, used in rows:
                 if used:
-                    raise AttachmentInUse(f"A message refers to {reference_to(digest)}; it goes with the last such message")
+                    raise AttachmentInUse(
+                        f"A message refers to {reference_to(digest)}; it is deleted with the last such message"
+                    )
                 _drop(connection, attachment_key, blob_key)
             return bool(rows)
 
         deleted = await self._database.write(write)
-        await drop_given_up(self._database)
+        await drop_released(self._database)
         return deleted
 
 
 def attach(connection: Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int) -> bool:
-    """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
+    """Whether the container did not have it. The chunks, which must be those of the digest, are stored only if they are new."""
     blob_key = put_blob(connection, digest, size, chunks)
     # 0 means something else.
     since = max(now, 1)
@@ -265,7 +267,7 @@ def drop_arriving_attachments(connection: Connection, arrival_key: int) -> bool:
 
 
 def put_blob(connection: Connection, digest: str, size: int, chunks: Iterator[bytes]) -> int:
-    """The key of the bytes; the chunks are taken only if nobody has brought them before."""
+    """The key of the bytes; the chunks are stored only if they are new."""
     for (blob_key,) in connection.fetch(_FIND_BLOB, (digest,)):
         return int(blob_key)
     blob_key = int(connection.fetch(_ADD_BLOB, (digest, size, None))[0][0])
@@ -274,7 +276,7 @@ def put_blob(connection: Connection, digest: str, size: int, chunks: Iterator[by
 
 
 def begin_blob(connection: Connection, size: int, now: int) -> int:
-    """The key of bytes that come piece by piece and are nobody's yet."""
+    """The key of bytes that are still being uploaded and belong to no container yet."""
     name = f"upload:{secrets.token_hex(16)}"
     return int(connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP_MS + 1)))[0][0])
 
@@ -285,19 +287,20 @@ def add_chunks(connection: Connection, blob_key: int, first: int, chunks: Sequen
 
 
 def complete_blob(connection: Connection, blob_key: int, digest: str) -> None:
-    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept; given-up ones go."""
+    """All of the bytes have come. If the same bytes were stored in the meantime, those are kept; abandoned uploads are
+    deleted."""
     if connection.fetch(_FIND_BLOB, (digest,)):
-        give_up_blob(connection, blob_key)
+        release_blob(connection, blob_key)
     else:
         connection.execute(_COMPLETE_KEY, (digest, blob_key))
 
 
-def give_up_blob(connection: Connection, blob_key: int) -> None:
+def release_blob(connection: Connection, blob_key: int) -> None:
     connection.execute(_GIVE_UP_KEY, (blob_key,))
 
 
 def link(connection: Connection, key: Key, position: int, digests: Sequence[str]) -> None:
-    """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
+    """A message refers to them. One that was deleted in the meantime is skipped: readers of the message get a note."""
     connection.many(_LINK, ((position, *key, digest) for digest in digests))
 
 
@@ -314,13 +317,13 @@ def collect_attachments(connection: Connection, now: int, grace: int) -> int:
     return dropped
 
 
-async def drop_given_up(database: Database) -> None:
+async def drop_released(database: Database) -> None:
     """Deletes the bytes that nothing refers to any more, a slice in each commit."""
-    while await database.write(drop_given_up_slice):
+    while await database.write(drop_abandoned_slice):
         pass
 
 
-def drop_given_up_slice(connection: Connection) -> bool:
+def drop_abandoned_slice(connection: Connection) -> bool:
     """Deletes some bytes of a file that was set aside, or of an upload that was given up; whether there was one."""
     for (blob_key,) in connection.fetch(_ASIDE):
         if not connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK_BYTES))):
@@ -330,7 +333,7 @@ def drop_given_up_slice(connection: Connection) -> bool:
 
 
 def drop_blob(connection: Connection, blob_key: int) -> int:
-    """Deletes the bytes of a file that nobody has any more, or sets them aside if they are many; the bytes deleted."""
+    """Deletes the unreferenced bytes of a file, or sets them aside if they are many; returns the number of deleted bytes."""
     size: int = connection.fetch(_SIZE_OF, (blob_key,))[0][0]
     if size > DROPPED_BYTES_MAX:
         connection.execute(_SET_ASIDE, (blob_key,))
@@ -380,11 +383,11 @@ def _read(file: BinaryIO) -> bytes:
     try:
         return file.read(CHUNK_BYTES)
     except OSError as error:
-        raise StoreFailed(f"What was uploaded cannot be read again: {error}; try again") from error
+        raise StoreFailed(f"The upload cannot be read again: {error}; try again") from error
 
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
-    """Returns all bytes; None when the attachment is missing, or deleted meanwhile."""
+    """Returns all bytes; None when the attachment is missing, or deleted in the meantime."""
     chunks: list[bytes] = []
     while chunk := await store.read(digest, len(chunks)):
         chunks.append(chunk)

@@ -1,4 +1,4 @@
-"""Carrier — moves sessions out of and into SQLite."""
+"""Carrier — moves sessions out of a store and into one."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -8,7 +8,7 @@ import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.message import decode_message
-from agentvm.storage.carry import Carried, ExportedHistory, MessagePart, SessionHere
+from agentvm.storage.carry import Carried, ExistingSession, ExportedHistory, MessagePart
 from agentvm.storage.sql.connection import Connection, snapshot
 from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.importing import import_archive
@@ -20,7 +20,7 @@ PAGE_MESSAGES = 256
 IMAGES_MAX = 500
 """Images looked for at a time."""
 SESSIONS_MAX = 50
-"""Sessions looked for at a time: their messages are counted, and a reader is somebody else's as well."""
+"""Sessions looked for at a time: their messages are counted, and other tenants need the reader as well."""
 
 _MEASURE = f"""
 WITH said AS (
@@ -107,7 +107,7 @@ class Carrier(TenantScope):
 
         return await self._database.read(read, heavy=True)
 
-    async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
+    async def existing_images(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
         """The images that the tenant has already, with the container of each."""
         names = sorted(image_ids)
 
@@ -122,23 +122,25 @@ class Carrier(TenantScope):
 
         return await self._database.read(read)
 
-    async def sessions_here(self, names: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+    async def existing_sessions(self, names: Mapping[str, str | None]) -> Mapping[str, ExistingSession]:
         """The sessions that the tenant has already, deleted ones as well. `wanted` names a message to look for in each."""
-        present: dict[str, SessionHere] = {}
+        present: dict[str, ExistingSession] = {}
         for at in range(0, len(names), SESSIONS_MAX):
             batch = list(islice(names.items(), at, at + SESSIONS_MAX))
             present |= await self._database.read(partial(self._find, names=batch))
         return present
 
-    def _find(self, connection: Connection, names: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
+    def _find(self, connection: Connection, names: Sequence[tuple[str, str | None]]) -> dict[str, ExistingSession]:
         present = {}
         for session_id, message_id in names:
             for row in connection.fetch(_SESSION_HERE, (self._tenant_id, session_id, message_id)):
                 where, image_id, messages, turns, last, deleted, rewound, reached = row
-                present[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
+                present[session_id] = ExistingSession(
+                    where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached
+                )
         return present
 
-    async def items_here(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    async def existing_items(self, names: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         """The memories, schedules and triggers that the tenant has already, of these containers and ids."""
         ordered = sorted(names)
 
@@ -153,10 +155,9 @@ class Carrier(TenantScope):
         return await self._database.read(read)
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
-        """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
+        """Adds all that is loaded, or nothing, with containers as needed. It becomes visible all at once.
 
-        Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile, or if
-        something that should be here is not, or was continued otherwise, or if a container was deleted
-        meanwhile, or earlier with its user.
+        Images hold those versions of their lock that the tenant may read here. `Conflict` if in the meantime an id was used, an
+        expected item was deleted or changed, or a container or its user was deleted.
         """
         await import_archive(self._database, self._tenant_id, load, now)

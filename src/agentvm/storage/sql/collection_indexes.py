@@ -14,7 +14,7 @@ from agentvm.model.knowledge import DocumentProblem
 from agentvm.storage.sql.collections import IN_REVISION
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import total
-from agentvm.storage.sql.knowledge import SLICE_CHUNKS_MAX, IndexedChunk, WholeIndex, add_to_index, drop_index_slice
+from agentvm.storage.sql.knowledge import SLICE_CHUNKS_MAX, CompleteIndex, IndexedChunk, add_to_index, drop_index_slice
 from agentvm.storage.sql.records import Columns, TenantScope
 
 CLAIM_MS = 5 * 60_000
@@ -55,11 +55,21 @@ DELETE FROM knowledge_chunks WHERE chunk_key IN (
 )
 """
 _IS_CLAIMED = """
-SELECT 1 FROM knowledge_reads AS r JOIN collection_documents AS d USING (document_key)
-WHERE r.index_key = ? AND r.document_key = ? AND r.node_id = ? AND r.read_at IS NULL AND d.deleted_at IS NULL
+SELECT 1
+FROM knowledge_reads AS r
+JOIN knowledge_indexes AS k USING (index_key)
+JOIN collection_documents AS d USING (document_key)
+WHERE k.tenant_id = ? AND k.index_key = ? AND d.document_key = ? AND r.node_id = ? AND r.read_at IS NULL
+  AND d.deleted_at IS NULL
 """
-_FINISH = "UPDATE knowledge_reads SET read_at = ?, chunks = ?, problem = ? WHERE index_key = ? AND document_key = ?"
-_CHUNKS = f"SELECT {total('chunks')} FROM knowledge_reads WHERE index_key = ?"
+_FINISH = """
+UPDATE knowledge_reads SET read_at = ?, chunks = ?, problem = ?
+WHERE index_key = (SELECT index_key FROM knowledge_indexes WHERE tenant_id = ? AND index_key = ?) AND document_key = ?
+"""
+_CHUNKS = f"""
+SELECT {total("r.chunks")} FROM knowledge_indexes AS k JOIN knowledge_reads AS r USING (index_key)
+WHERE k.tenant_id = ? AND k.index_key = ?
+"""
 _PROBLEMS = f"""
 SELECT d.document, r.problem, d.deleted_at
 FROM collection_documents AS d LEFT JOIN knowledge_reads AS r ON r.document_key = d.document_key AND r.index_key = ?2
@@ -113,14 +123,14 @@ class CollectionIndexes(TenantScope):
         counts = await self._first(lambda row: (int(row[0]), int(row[1])), _PENDING, (self._tenant_id, index_key, revision))
         return counts or (0, 0)
 
-    async def whole(self, index_key: int, revision: int) -> WholeIndex:
-        """Returns the index as it serves a revision, with what is to be told of its documents."""
+    async def whole(self, index_key: int, revision: int) -> CompleteIndex:
+        """Returns the index for a revision, with the problems of its documents."""
         rows = await self._all(lambda row: row, _PROBLEMS, (self._tenant_id, index_key, revision))
         problems = [
             DocumentProblem(document=document, problem=problem if deleted_at is None else "it was deleted from the collection")
             for document, problem, deleted_at in rows
         ]
-        return WholeIndex(index_key, tuple(problems), revision)
+        return CompleteIndex(index_key, tuple(problems), revision)
 
     async def states(self, index_key: int, revision: int) -> dict[str, ReadState]:
         """Returns the progress of the documents of a revision by name; those that are not begun are left out."""
@@ -146,15 +156,15 @@ class CollectionIndexes(TenantScope):
 
     async def count(self, index_key: int) -> int:
         """Returns how many passages the index has."""
-        return await self._first(_number, _CHUNKS, (index_key,)) or 0
+        return await self._first(_number, _CHUNKS, (self._tenant_id, index_key)) or 0
 
     async def finish(
         self, index_key: int, document_key: int, chunks: Sequence[IndexedChunk], problem: str | None, now: int
     ) -> None:
-        """Adds all passages of a claimed document; nothing for one that was deleted meanwhile."""
+        """Adds all passages of a claimed document; nothing for one that was deleted in the meantime."""
 
         def write(connection: Connection, piece: Sequence[IndexedChunk]) -> bool:
-            if not connection.fetch(_IS_CLAIMED, (index_key, document_key, self._node_id)):
+            if not connection.fetch(_IS_CLAIMED, (self._tenant_id, index_key, document_key, self._node_id)):
                 return False
             add_to_index(connection, index_key, piece, document_key)
             return True
@@ -162,7 +172,7 @@ class CollectionIndexes(TenantScope):
         for start in range(0, len(chunks), SLICE_CHUNKS_MAX):
             if not await self._database.write(partial(write, piece=chunks[start : start + SLICE_CHUNKS_MAX])):
                 return
-        await self._execute(_FINISH, (now, len(chunks), problem, index_key, document_key))
+        await self._execute(_FINISH, (now, len(chunks), problem, self._tenant_id, index_key, document_key))
 
     async def drop(self, index_key: int) -> None:
         """Deletes an index, a slice in each commit."""

@@ -1,8 +1,8 @@
 """CollectionStore — the collections of one tenant: documents that change, each change a revision with a number.
 
-The bytes are those of `blobs`, which whoever has the same file shares; nobody learns of the others by it, because an upload
-writes them all the same. Deletion beats revisions: a deleted document leaves all of them at once, and what is left of it goes
-in slices.
+The bytes are in `blobs`, shared by all owners of the same file; an upload always writes them, so it does not reveal other
+owners. Deletion takes precedence over revisions: a deleted document leaves all of them at once, and its data is deleted in
+slices.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import anyio
 import anyio.to_thread
 
-from agentvm.errors import Conflict, InvalidInput, NotFound, StoreFailed
+from agentvm.errors import Conflict, InvalidInput, StoreFailed, not_found
 from agentvm.model.collection import (
     COLLECTION_MAX_BYTES,
     COLLECTIONS_MAX,
@@ -29,10 +29,10 @@ from agentvm.storage.sql.attachments import (
     begin_blob,
     complete_blob,
     drop_blob,
-    drop_given_up,
-    give_up_blob,
+    drop_released,
     is_crowded,
     measure_file,
+    release_blob,
 )
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
@@ -185,7 +185,9 @@ class CollectionStore(TenantScope):
             complete_blob(connection, blob_key, digest)
             blobs = connection.fetch(_BLOB, (digest,))
             if not blobs:
-                raise StoreFailed(f"The bytes of {document} were given up, because they took longer than a day; send it again")
+                raise StoreFailed(
+                    f"The bytes of {document} were discarded, because the upload took longer than a day; send it again"
+                )
             revision = int(connection.fetch(_NEXT, (now, collection_key))[0][0])
             connection.execute(_REPLACE, (revision, collection_key, document))
             added = CollectionDocument(
@@ -206,12 +208,13 @@ class CollectionStore(TenantScope):
             return await self._database.write(write), True
         finally:
             with anyio.CancelScope(shield=True):
-                await self._database.write(lambda connection: give_up_blob(connection, blob_key))
+                await self._database.write(lambda connection: release_blob(connection, blob_key))
                 if await self._database.read(is_crowded):
-                    await drop_given_up(self._database)
+                    await drop_released(self._database)
 
     async def settle(self, collection_id: str, revision: int) -> bool:
-        """Lets a collection whose documents have just come be that revision, as the only one; whether there is it."""
+        """Sets the revision of a collection whose documents were just imported, as its only one; returns whether the
+        collection exists."""
 
         def write(connection: Connection) -> bool:
             for collection_key, there in connection.fetch(_KEY, (self._tenant_id, collection_id)):
@@ -250,7 +253,8 @@ class CollectionStore(TenantScope):
         return freed
 
     async def forget(self, collection_id: str, before: int, now: int) -> int | None:
-        """Forgets the revisions before that one, with what only they have; the bytes freed, None without such a collection."""
+        """Deletes the revisions before that one, with the documents that only they have; returns the bytes freed, None without
+        such a collection."""
 
         def begin(connection: Connection) -> tuple[int, int] | None:
             for collection_key, revision in connection.fetch(_KEY, (self._tenant_id, collection_id)):
@@ -289,13 +293,13 @@ class CollectionStore(TenantScope):
         return await self._database.read(read)
 
     async def tidy(self) -> None:
-        """Drops what is left of deleted documents, a slice in each commit."""
+        """Drops the rest of deleted documents, a slice in each commit."""
         while await self._database.write(tidy_slice):
             pass
-        await drop_given_up(self._database)
+        await drop_released(self._database)
 
     def _check(self, connection: Connection, collection_id: str, size: int) -> int:
-        """Returns the key of a collection that has room for so many bytes."""
+        """Returns the key of a collection that has room for this many bytes."""
         for collection_key, _ in connection.fetch(_KEY, (self._tenant_id, collection_id)):
             used, documents, _ = connection.fetch(_USAGE, (self._tenant_id, collection_id))[0]
             if used + size > COLLECTION_MAX_BYTES:
@@ -304,9 +308,9 @@ class CollectionStore(TenantScope):
                     "Delete documents, or forget older revisions"
                 )
             if documents >= DOCUMENTS_MAX:
-                raise InvalidInput(f"The collection {collection_id} has {DOCUMENTS_MAX:,} documents, which is the most")
+                raise InvalidInput(f"The collection {collection_id} has {DOCUMENTS_MAX:,} documents, the maximum")
             return int(collection_key)
-        raise NotFound(f"There is no collection {collection_id}")
+        raise not_found("Collection", collection_id)
 
     async def _write_pieces(self, file: BinaryIO, blob_key: int, size: int) -> None:
         """Writes in several transactions, so that others' commits come in between."""
@@ -323,7 +327,7 @@ def erase_collections(connection: Connection, tenant_id: str) -> bool:
 
 
 def tidy_slice(connection: Connection) -> bool:
-    """Drops some of what deleted documents and collections have left; whether there may be more."""
+    """Drops some of the rest of deleted documents and collections; whether there may be more."""
     freed = 0
     for row in connection.fetch(_TO_BURY, (TIDIED_MAX,)):
         freed += _bury(connection, row, 0, 1)

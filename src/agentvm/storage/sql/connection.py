@@ -2,7 +2,7 @@
 
 Rules of the text, so that one text serves every engine:
 - Parameters are written `?`, `?1` or `:name`; the engine translates them. The same text is prepared once.
-- What engines say differently is taken from `agentvm.storage.sql.dialect`; words are searched with `Connection.search`.
+- SQL that differs between engines is taken from `agentvm.storage.sql.dialect`; words are searched with `Connection.search`.
   Everything else is standard SQL. `tests/storage/sql/test_portable.py` scans the statements.
 
 Rules of the work:
@@ -79,7 +79,7 @@ class Connection(Protocol):
     ) -> "AddedTogether | None":
         """The writes of a commit, if the engine can add them at once; None if it cannot, and nothing was added.
 
-        An engine that had to take back the whole work to say so runs `again`, what the work had done before.
+        An engine that had to take back the whole work to say so runs `again`, which repeats the work so far.
         """
 
 
@@ -114,10 +114,11 @@ class Database(Protocol):
     async def write(self, work: Work[T], /) -> T:
         """Runs the work in a transaction and returns when it is durable. A failure leaves nothing behind."""
 
-    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
+    async def read(self, work: Work[T], /, *, heavy: bool = False, unhurried: bool = False) -> T:
         """Runs the work on a read-only connection, which sees every write that was acknowledged before.
 
-        `heavy` marks work that may take long: it delays no light work, and `QueryTimeout` ends it after a while.
+        `heavy` marks work that may take long: it delays no light work, and `QueryTimeout` ends it after a while. `unhurried`
+        work is heavy without a time limit: background work that reads all data of a tenant.
         """
 
     async def describe(self) -> "DatabaseState":

@@ -1,7 +1,7 @@
-"""ContainerStore — one container of one tenant in SQLite.
+"""ContainerStore — one container of one tenant.
 
-Every statement carries the tenant and the container of this scope; a container id inside a record is not consulted.
-What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
+Every statement carries the tenant and the container of this scope; a container id inside a record is not consulted. Values of
+a write are encoded before it is queued, results of a read are decoded in the reader's thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ from agentvm.storage.sql.webhooks import add_session_notice
 _CREATE = f"""
 INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (tenant_id, container_id) DO UPDATE SET arrival_key = NULL
-WHERE NOT {rows.is_here("containers")}
+WHERE NOT {rows.is_present("containers")}
 """
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
@@ -94,10 +94,11 @@ class ContainerStore:
 
         return await self._database.write(write)
 
-    async def add_image(self, image: Image, default_session: Session) -> None:
-        """The image, its default session and (once per digest) its snapshot, in one commit.
+    async def add_image(self, image: Image, default_session: Session, alias: Alias | None = None) -> None:
+        """The image, its default session with that name, and (once per digest) its snapshot, in one commit.
 
-        `ResourceNotFound` when a version of its lock is gone meanwhile. What an image is locked to cannot be deleted.
+        `Conflict` when another session has the name. `ResourceNotFound` when a version of its lock is gone in the meantime.
+        Versions that an image is locked to cannot be deleted.
         """
         body = _snapshot(image)
         build = _encode_build(image)
@@ -108,6 +109,8 @@ class ContainerStore:
             position = _insert_image(connection, self._key, image, body, build)
             lock_image(connection, self._key[0], position, image.lock)
             _insert_session(connection, self._key, image.image_id, default_session)
+            if alias is not None:
+                insert_alias(connection, self._key, alias, default_session.session_id, default_session.created_at)
             add_session_notice(connection, self._key, default_session)
 
         await self._database.write(write)

@@ -33,7 +33,7 @@ class DefinitionStore(TenantScope):
                 return _decode(registered)
             count, size = connection.fetch(_USED, (self._tenant_id,))[0]
             if count >= count_max:
-                raise Refused(f"{count_max} definitions are registered already, and there may be no more")
+                raise Refused(f"{count_max} definitions are registered already, the maximum")
             if size + len(body) > bytes_max:
                 raise Refused(f"All registered definitions together may have {bytes_max} bytes; this one would exceed that")
             connection.execute(_ADD, (self._tenant_id, definition.name, body, len(body), now))

@@ -39,7 +39,7 @@ def rows_as_json(columns: str) -> str:
 
 
 def contains_folded(column: str, parameter: str) -> str:
-    """A condition: the text of the column contains the parameter, which is case-folded, whatever its case."""
+    """A condition: the text of the column contains the parameter, which is case-folded, in any case."""
     return f"instr(casefold({column}), {parameter}) > 0"
 
 

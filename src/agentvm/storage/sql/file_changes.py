@@ -80,7 +80,7 @@ def write_files(deltas: Sequence[FileDelta]) -> Callable[[Connection, Any], None
 
 
 def write_arriving_change(connection: Connection, session_key: int, delta: FileDelta, chunks: Sequence[bytes]) -> None:
-    """Adds a change of an import; the chunks, which must be those of its bytes, are taken only if nobody has them."""
+    """Adds a change of an import; the chunks, which must be those of its bytes, are stored only if they are new."""
     (change,) = delta.changes
     # Bytes that have come before are there, or the change is refused.
     if change.digest is not None and (chunks or not change.size):
@@ -161,7 +161,7 @@ def collect_files(connection: Connection, now: int, grace: int) -> int:
 
 
 def drop_released(connection: Connection) -> int:
-    """Looks at some bytes that may belong to nobody; returns how many it has looked at."""
+    """Looks at some bytes that may be unreferenced; returns how many it has looked at."""
     looked = freed = 0
     for (blob_key,) in connection.fetch(_RELEASED, (DROPPED_MAX,)):
         looked += 1

@@ -1,7 +1,7 @@
-"""Importing — an archive comes in by small commits as one arrival: all of it, or nothing.
+"""Importing — imports an archive in small commits that become visible together, or not at all.
 
-Everything is written where it will be, hidden (`arrivals`). So an id is taken from the first row on, and what is deleted
-meanwhile goes like anything else that is there; each commit that adds to a container looks whether that is still the same one.
+Everything is written where it will be, hidden (`arrivals`). An id is therefore reserved from the first row on, and deletions
+in the meantime apply as usual; each commit checks that its container is still the same one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK_BYTES
-from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, ChangedFile, ContainerItem, Continued, Present, SessionContent
 from agentvm.storage.sql.arrivals import Arrival, open_arrival
 from agentvm.storage.sql.attachments import (
     PIECE_CHUNKS_MAX,
@@ -29,7 +29,7 @@ from agentvm.storage.sql.attachments import (
     attach_arriving,
     begin_blob,
     complete_blob,
-    give_up_blob,
+    release_blob,
 )
 from agentvm.storage.sql.connection import Connection, Database, Work, snapshot
 from agentvm.storage.sql.container import insert_image, insert_session
@@ -128,7 +128,7 @@ async def import_archive(database: Database, tenant_id: TenantId, load: Callable
             await _publish(database, tenant_id, arrival, now)
         finally:
             with anyio.CancelScope(shield=True):
-                await database.write(archive.give_up_file)
+                await database.write(archive.release_file)
 
 
 def _containers(connection: Connection, tenant_id: TenantId) -> Containers:
@@ -141,13 +141,14 @@ def _all(piece: Piece) -> Work[None]:
             for write in piece:
                 write(connection)
         except ConstraintFailed as error:
-            raise Conflict("Something of the same id has come to be meanwhile; nothing was imported. Try again") from error
+            raise Conflict("An item with the same id was created in the meantime; nothing was imported. Try again") from error
 
     return work
 
 
 async def _publish(database: Database, tenant_id: TenantId, arrival: Arrival, now: int) -> None:
-    """Publishes the import if no continued session went on meanwhile. A reader looks at each; the writer at changes since."""
+    """Publishes the import if no continued session continued in the meantime. A reader looks at each; the writer at changes
+    since."""
     key = arrival.arrival_key
 
     def look(connection: Connection) -> tuple[int, int] | None:
@@ -170,7 +171,7 @@ async def _publish(database: Database, tenant_id: TenantId, arrival: Arrival, no
 
 def _refuse(went_on: Sequence[tuple[Any, ...]]) -> None:
     for (session_id,) in went_on:
-        raise Conflict(f"The session {session_id} went on meanwhile; nothing was imported. Try again")
+        raise Conflict(f"The session {session_id} continued meanwhile; nothing was imported. Try again")
 
 
 class _Import:
@@ -192,10 +193,10 @@ class _Import:
         self._containers |= self._entered
         self._entered = {}
 
-    def give_up_file(self, connection: Connection) -> None:
+    def release_file(self, connection: Connection) -> None:
         """Leaves nothing of a file that was being written."""
         if self._blob_key is not None:
-            give_up_blob(connection, self._blob_key)
+            release_blob(connection, self._blob_key)
 
     def pieces(self, carried: Iterator[Carried]) -> Iterator[Piece]:
         piece: Piece = []
@@ -216,10 +217,10 @@ class _Import:
                         yield piece
                     yield from self._change_pieces(self._session, item)
                     piece = []
-                case Said() if self._session is not None:
+                case SessionContent() if self._session is not None:
                     turns = item.turns
                     for messages in cut(item.messages) or [()]:
-                        piece.append(self._put_said(self._session, messages, turns))
+                        piece.append(self._put_content(self._session, messages, turns))
                         yield piece
                         piece, turns = [], ()
                 case ContainerMemory() | Schedule() | Trigger():
@@ -255,7 +256,7 @@ class _Import:
             held = [locked for locked in image.lock if is_readable(connection, self._tenant_id, locked.version_id)]
             lock_image(connection, self._tenant_id, position, held)
         elif not connection.fetch(_IS_PRESENT, (self._tenant_id, image.container_id, image.image_id)):
-            raise Conflict(f"The image {image.image_id} has gone meanwhile; nothing was imported. Try again")
+            raise Conflict(f"The image {image.image_id} was deleted in the meantime; nothing was imported. Try again")
 
     def _put_item(self, connection: Connection, item: ContainerItem) -> None:
         refuse_deleted(connection, self._tenant_id)
@@ -278,7 +279,7 @@ class _Import:
         place = (session.container_id, session.image_id, session.session_id)
         keys = connection.fetch(_CONTINUED, (self._tenant_id, *place))
         if not keys:
-            raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
+            raise Conflict(f"The session {session.session_id} was deleted in the meantime; nothing was imported. Try again")
         key = keys[0][0]
         last = connection.fetch(_LAST, (key,))
         if [row[1:] for row in last] != ([] if item.last is None else [(item.last, 1)]) or connection.fetch(_RUNS, (key,)):
@@ -286,7 +287,7 @@ class _Import:
         first = connection.fetch(_NEXT)[0][0]
         connection.execute(_BEGIN, (key, self._arrival_key, last[0][0] if last else 0, first, session.updated_at))
 
-    def _put_said(self, item: Session | Continued, messages: Sequence[Message], turns: Sequence[Turn]) -> Work[None]:
+    def _put_content(self, item: Session | Continued, messages: Sequence[Message], turns: Sequence[Turn]) -> Work[None]:
         session = item.session if isinstance(item, Continued) else item
         words = key_of(self._tenant_id, session.container_id)
         prepared = [prepare_message(message, words) for message in messages]
@@ -314,7 +315,7 @@ class _Import:
         find = _RANGE if isinstance(item, Continued) else _ADDED
         place = connection.fetch(find, (self._tenant_id, session.session_id, self._arrival_key))
         if not place:
-            raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
+            raise Conflict(f"The session {session.session_id} was deleted in the meantime; nothing was imported. Try again")
         return place[0]
 
     def _add(
@@ -343,7 +344,7 @@ class _Import:
         yield from self._blob_pieces(change.digest or "", change.size, chunks, put)
 
     def _blob_pieces(self, digest: str, size: int, chunks: Sequence[bytes], put: Work[None]) -> Iterator[Piece]:
-        """A large file comes in several commits, and belongs to nobody until the last."""
+        """A large file is written in several commits, and belongs to no container until the last."""
         if len(chunks) <= PIECE_CHUNKS_MAX:
             yield [put]
             return

@@ -1,4 +1,4 @@
-"""Journal entries — what one commit of a node tells of all its sessions, until the log of each has it."""
+"""Journal entries — the events of all sessions in one commit of a node, until the log of each session contains them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -44,7 +44,7 @@ def last_entry(connection: Connection, node_id: int) -> int:
 
 
 def forget_entries(connection: Connection, before: int, node_id: int) -> bool:
-    """Drops some entries of a node; whether there may be more. A server alone also drops what a cluster has left before."""
+    """Drops some entries of a node; whether there may be more. A server alone also drops the entries of an earlier cluster."""
     of, node = ("node_id = ? AND ", (node_id,)) if node_id else ("", ())
     if connection.execute(_FORGET_ENTRIES.format(of=of), (*node, before, FORGOTTEN_MAX)) == FORGOTTEN_MAX:
         return True

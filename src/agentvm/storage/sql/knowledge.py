@@ -1,14 +1,15 @@
-"""KnowledgeStore — the indexes of the knowledge bases of one tenant, whoever may search them.
+"""KnowledgeStore — the indexes of the knowledge bases of one tenant, also of those that others may search.
 
 An index is made in small commits and serves when it is whole; the one before serves until then. It goes with its version or its
 collection: by the references of its tables, and of its words by a trigger.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
+from itertools import count
 from operator import mul
 from typing import Any
 
@@ -26,9 +27,8 @@ SLICE_CHUNKS_MAX = 100
 """Passages that one commit adds, or deletes."""
 CANDIDATES_MAX = 200
 """Passages whose vectors are compared with that of a question."""
-WIDENED_MAX = 3
-"""How often more hits are read, because those before are not in the revision."""
 WIDENING_FACTOR = 8
+"""How many times more hits are read while too few of those before are in the revision."""
 
 _OF_VERSION = """
 FROM knowledge_indexes AS k JOIN resource_versions AS v USING (version_key) WHERE k.tenant_id = ? AND v.version_id = ?
@@ -68,8 +68,8 @@ _CHUNKS = f"SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, 
 _VECTORS = f"SELECT c.chunk_key, c.vector {_NAMED}"
 _OPEN = f"""
 SELECT c.first, c.text, c.title FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
-WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first <= ?4 AND c.beyond >= ?5 AND {_SEEN.format("?6")}
-ORDER BY c.first LIMIT 1
+WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first < ?4 AND c.beyond > ?5 AND {_SEEN.format("?6")}
+ORDER BY c.first
 """
 
 _problems = msgspec.json.Decoder(tuple[DocumentProblem, ...]).decode
@@ -85,7 +85,7 @@ class IndexedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeIndex:
+class CompleteIndex:
     """An index that serves; of a collection the revision that is meant."""
 
     index_key: int
@@ -98,18 +98,18 @@ class KnowledgeStore(TenantScope):
 
     __slots__ = ()
 
-    async def find(self, version_id: VersionId, form: str) -> WholeIndex | None:
+    async def find(self, version_id: VersionId, form: str) -> CompleteIndex | None:
         """Returns the index of a version that was made in this way, if it is whole."""
         return await self._first(_whole, _INDEX, (self._tenant_id, version_id, form))
 
-    async def find_any(self, version_id: VersionId) -> WholeIndex | None:
+    async def find_any(self, version_id: VersionId) -> CompleteIndex | None:
         """Returns an index of a version that is whole, however it was made."""
         return await self._first(_whole, _ANY, (self._tenant_id, version_id))
 
     async def build(
         self, version_id: VersionId, form: str, chunks: Sequence[IndexedChunk], problems: Sequence[DocumentProblem], now: int
-    ) -> WholeIndex | None:
-        """Makes the index of a version, which then takes the place of others; None when the version is gone meanwhile."""
+    ) -> CompleteIndex | None:
+        """Makes the index of a version, which then takes the place of others; None when the version is gone in the meantime."""
         place = (form, b"[]", self._tenant_id, version_id)
         rows = await self._database.write(lambda connection: connection.fetch(_BEGIN, place))
         if not rows:
@@ -122,7 +122,7 @@ class KnowledgeStore(TenantScope):
         if not await self._execute(_FINISH, (now, body, index_key)):
             return None
         await self._drop_others(version_id, index_key)
-        return WholeIndex(index_key, tuple(problems))
+        return CompleteIndex(index_key, tuple(problems))
 
     async def _drop_others(self, version_id: VersionId, index_key: int) -> None:
         """Deletes the other indexes of a version, a slice in each commit."""
@@ -135,54 +135,51 @@ class KnowledgeStore(TenantScope):
         while await self._database.write(write):
             pass
 
-    async def search(self, index: WholeIndex, pieces: Sequence[SearchPiece], limit: int) -> list[tuple[int, Passage]]:
+    async def search(self, index: CompleteIndex, pieces: Sequence[SearchPiece], limit: int) -> list[tuple[int, Passage]]:
         """Returns passages with any of the pieces, the best first, each with its key."""
         if not pieces:
             return []
 
         def read(connection: Connection) -> list[tuple[int, Passage]]:
-            count = limit
-            for _ in range(WIDENED_MAX):
-                hits = connection.search.find_chunks(pieces, [_key(index.index_key)], count)
+            for hits_max in _widening(limit):
+                hits = connection.search.find_chunks(pieces, [_key(index.index_key)], hits_max)
                 passages = self._passages(connection, index, [chunk_key for _, chunk_key in hits])
-                if len(passages) >= limit or len(hits) < count:
+                if len(passages) >= limit or len(hits) < hits_max:
                     break
-                count *= WIDENING_FACTOR
             return passages[:limit]
 
         return await self._database.read(read)
 
-    async def nearest(self, index: WholeIndex, vector: bytes, limit: int) -> list[tuple[int, Passage]]:
+    async def nearest(self, index: CompleteIndex, vector: bytes, limit: int) -> list[tuple[int, Passage]]:
         """Returns the passages whose vectors are nearest to one of length 1, the best first.
 
-        Candidates are those whose signs differ least; only their vectors are read and compared.
+        Candidates are those whose bits differ least (`signs_of`); only their vectors are read and compared.
         """
 
         def read(connection: Connection) -> list[tuple[int, Passage]]:
-            keys = connection.search.find_nearest(index.index_key, signs_of(vector), CANDIDATES_MAX)
-            named = msgspec.json.encode(keys).decode()
-            count = array("f", vector)
-            weighed = [
-                (-sum(map(mul, count, array("f", bytes(body)))), key)
-                for key, body in connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision))
-                if body is not None
-            ]
+            for keys_max in _widening(CANDIDATES_MAX):
+                keys = connection.search.find_nearest(index.index_key, signs_of(vector), keys_max)
+                named = msgspec.json.encode(keys).decode()
+                rows = connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision))
+                if len(rows) >= CANDIDATES_MAX or len(keys) < keys_max:
+                    break
+            numbers = array("f", vector)
+            weighed = [(-sum(map(mul, numbers, array("f", bytes(body)))), key) for key, body in rows if body is not None]
             return self._passages(connection, index, [key for _, key in nsmallest(limit, weighed)])
 
         return await self._database.read(read)
 
-    async def open(self, index: WholeIndex, document: str, start: int, end: int) -> tuple[str, str | None] | None:
-        """Returns the characters of a document in that range, and its title; None when no passage holds all of them."""
+    async def open(self, index: CompleteIndex, document: str, start: int, end: int) -> tuple[str, str | None] | None:
+        """Returns the characters of a document in that range, and its title; None when passages do not hold all of them."""
 
         def read(connection: Connection) -> tuple[str, str | None] | None:
-            place = (self._tenant_id, index.index_key, document, start, end, index.revision)
-            for first, text, title in connection.fetch(_OPEN, place):
-                return str(text[start - first : end - first]), title
-            return None
+            rows = connection.fetch(_OPEN, (self._tenant_id, index.index_key, document, end, start, index.revision))
+            text = _joined(rows, start, end)
+            return None if text is None else (text, rows[0][2])
 
         return await self._database.read(read)
 
-    def _passages(self, connection: Connection, index: WholeIndex, keys: Sequence[int]) -> list[tuple[int, Passage]]:
+    def _passages(self, connection: Connection, index: CompleteIndex, keys: Sequence[int]) -> list[tuple[int, Passage]]:
         """Returns those of these passages that the tenant has in this index and revision, in their order."""
         named = msgspec.json.encode(keys).decode()
         rows = connection.fetch(_CHUNKS, (self._tenant_id, index.index_key, named, index.revision))
@@ -206,8 +203,10 @@ def add_to_index(connection: Connection, index_key: int, chunks: Sequence[Indexe
 
 
 def signs_of(vector: bytes) -> bytes:
-    """Returns the signs of the numbers of a vector, a bit for each."""
-    bits = "".join("1" if value > 0 else "0" for value in array("f", vector))
+    """Returns a bit for each number of a vector: whether it is above their mean. Some embedders have positive ones alone."""
+    numbers = array("f", vector)
+    mean = sum(numbers) / len(numbers)
+    bits = "".join("1" if value > mean else "0" for value in numbers)
     return int(bits, 2).to_bytes(-(-len(bits) // 8))
 
 
@@ -218,13 +217,29 @@ def drop_index_slice(connection: Connection, index_key: int) -> bool:
     return True
 
 
+def _widening(limit: int) -> Iterator[int]:
+    """Yields how many hits are read: more each time, until they are all that there are."""
+    return (limit * WIDENING_FACTOR**step for step in count())
+
+
 def _key(index_key: int) -> str:
-    """Returns what the words of an index begin with: a search reads no other index."""
+    """Returns the prefix of the words of an index: a search reads no other index."""
     return f"k{index_key}x"
 
 
-def _whole(row: Sequence[Any]) -> WholeIndex:
-    return WholeIndex(row[0], _problems(row[1]))
+def _whole(row: Sequence[Any]) -> CompleteIndex:
+    return CompleteIndex(row[0], _problems(row[1]))
+
+
+def _joined(rows: Sequence[Sequence[Any]], start: int, end: int) -> str | None:
+    """Returns the characters of a range from the passages over it. Between two passages there is nothing but space."""
+    if not rows or rows[0][0] > start:
+        return None
+    joined, place = [], start
+    for first, text, _ in rows:
+        joined.append("\n" * (first - place) + text[max(0, place - first) : end - first])
+        place = max(place, min(end, first + len(text)))
+    return "".join(joined) if place == end else None
 
 
 def _passage(row: Sequence[Any]) -> Passage:

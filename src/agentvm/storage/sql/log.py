@@ -1,4 +1,4 @@
-"""LogStore — the log of one session in SQLite."""
+"""LogStore — the log of one session."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -84,7 +84,7 @@ class LogStore(Scope):
         return await self._database.read(read)
 
     async def standing(self) -> tuple[int, TurnId | None, int | None]:
-        """The last seq in the log, the parked turn, and the node whose journal has what follows, None for none.
+        """The last seq in the log, the parked turn, and the node whose journal has the following events, None for none.
 
         `SessionNotFound` if the session is gone.
         """
@@ -97,7 +97,7 @@ class LogStore(Scope):
         return await self._database.read(read)
 
     async def find_parked(self) -> Turn | None:
-        """The turn that waits for somebody."""
+        """The turn that waits for an answer."""
 
         def read(connection: Connection) -> Turn | None:
             return next((decode_turn(row) for row in connection.fetch(PARKED_TURN, self._scope)), None)
@@ -184,7 +184,7 @@ class LogStore(Scope):
         return await self._all(decode_turn, TURNS, self._scope)
 
     async def last_before(self, at: int) -> int:
-        """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
+        """The last seq of the chunks that were made before that moment; 0 for none. Later events follow it."""
 
         return await self._database.read(lambda connection: int(connection.fetch(LAST_BEFORE, (*self._scope, at))[0][0]))
 
@@ -214,9 +214,9 @@ class LogStore(Scope):
         await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
-        """Stores a summary of that part of what was recalled. A rewind of a message it covers deletes it.
+        """Stores a summary of that part of the recalled history. A rewind of a message it covers deletes it.
 
-        False, and nothing is stored, when something of it was taken back meanwhile, another summary has come first, or the
-        session is deleted or gone.
+        False, and nothing is stored, if a covered message was removed in the meantime, another summary was stored first, or the
+        session was deleted.
         """
         return await self._database.write(store_summary(self._scope, summary, covered, recalled))

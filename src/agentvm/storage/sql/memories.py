@@ -15,7 +15,7 @@ from agentvm.storage.sql.records import Columns, Scope
 
 _MEMORY = Columns(Memory)
 _OF = "tenant_id = ? AND container_id = ?"
-_LIST = f"SELECT {_MEMORY.text} FROM memories WHERE {_OF} AND {rows.is_here('memories')} ORDER BY position DESC"
+_LIST = f"SELECT {_MEMORY.text} FROM memories WHERE {_OF} AND {rows.is_present('memories')} ORDER BY position DESC"
 _COUNT = f"SELECT count(*) FROM memories WHERE {_OF} AND memory_id <> ?"
 _PUT = f"""
 INSERT INTO memories (tenant_id, container_id, {_MEMORY.text}) VALUES (?, ?, {_MEMORY.marks})
@@ -75,6 +75,6 @@ def _check_room(connection: Connection, key: rows.Key, memory: Memory) -> None:
         raise TooManyMemories(MEMORIES_MAX)
 
 
-def take_memories_back(connection: Connection, session_key: int, message_ids: Sequence[MessageId]) -> None:
-    """Deletes what an agent has remembered in messages that are rewound."""
+def remove_rewound_memories(connection: Connection, session_key: int, message_ids: Sequence[MessageId]) -> None:
+    """Deletes the memories that an agent has written in messages that are rewound."""
     connection.execute(_TAKE_BACK, (session_key, msgspec.json.encode(message_ids).decode()))

@@ -8,7 +8,7 @@ from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW, numbers_of
 
 KEPT_MS = 120_000
-"""Questions that nobody has come back for are dropped after this long."""
+"""Unanswered or unread questions are deleted after this time."""
 
 _PUT = f"INSERT INTO node_asks (to_node, from_node, body, asked_at) VALUES (?, ?, ?, {DATABASE_NOW}) RETURNING ask_id"
 _INBOX = "SELECT ask_id, body FROM node_asks WHERE to_node = ? AND reply IS NULL ORDER BY ask_id"
@@ -20,7 +20,7 @@ _DROP_OLD = f"DELETE FROM node_asks WHERE asked_at < {DATABASE_NOW} - ?"
 Numbered = tuple[int, bytes]
 
 
-class AskStore:
+class NodeQuestionStore:
     """The questions of one node, and those to it."""
 
     def __init__(self, database: Database) -> None:
@@ -36,7 +36,7 @@ class AskStore:
 
         return await self._database.write(work)
 
-    async def look(self, waiting: Sequence[int]) -> tuple[tuple[Numbered, ...], tuple[Numbered, ...]]:
+    async def read_pending(self, waiting: Sequence[int]) -> tuple[tuple[Numbered, ...], tuple[Numbered, ...]]:
         """The questions to this node that have no answer, and the answers to those of its own questions."""
 
         def read(connection: Connection) -> tuple[tuple[Numbered, ...], tuple[Numbered, ...]]:

@@ -1,31 +1,31 @@
-"""Nodes — the processes that share one database: which are there, which sessions each runs, and what the dead have left.
+"""Nodes — the processes that share one database: their leases, their sessions, and the journals of dead ones.
 
 Theory of operation. A node is a row for one start of a process. It renews its lease every second; the database's clock alone
 decides whether a lease is over. A session has a `runner` while a turn of it runs: the commit that accepts a message takes it,
-the commit that ends the turn lets it go. Whoever is declared dead can commit nothing any more (the engine's fence), so what it
-has left does not change: others take its sessions over, some at a time, and fold the end of each log out of its journal.
+the commit that ends the turn lets it go. A node that is declared dead cannot commit any more (the engine's fence), so its data
+does not change: other nodes take over its sessions in batches, and fold the end of each log out of its journal.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from agentvm.errors.cluster import SessionsMoved
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.model.node import NodeReport, NodeState
+from agentvm.model.node import NodeReport, NodeState, TurnScope
 from agentvm.model.wait import AnsweredWait
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW, SKIP_LOCKED, items_of, numbers_of
-from agentvm.storage.sql.node_asks import AskStore
+from agentvm.storage.sql.node_asks import NodeQuestionStore
 from agentvm.storage.sql.notices import NoticeStore
 
 FIRST_LEASE_MS = 30_000
 """The first lease of a node, which is still starting and runs nothing."""
 FORGOTTEN_MS = 3_600_000
-"""Nodes that have ended are listed for so long."""
+"""Nodes that have ended are listed for this long."""
 
 _UP = "SELECT node_id FROM nodes WHERE state = 'up'"
 _REGISTER = f"""
@@ -88,12 +88,21 @@ DELETE FROM quota_parts WHERE (tenant_id, metric, user_id, begins, node_id) IN (
     SELECT tenant_id, metric, user_id, begins, node_id FROM quota_parts WHERE ends < {DATABASE_NOW} - ? LIMIT ?
 )
 """
+_HAS_ENDED = f"""
+SELECT 1 WHERE EXISTS (SELECT 1 FROM journal WHERE node_id NOT IN ({_UP}) AND {_UNNEEDED.format(node="journal.node_id")})
+    OR EXISTS (SELECT 1 FROM node_beats WHERE until < {DATABASE_NOW} - ?1)
+    OR EXISTS (SELECT 1 FROM quota_parts WHERE ends < {DATABASE_NOW} - ?1)
+"""
 _RUNNER = "SELECT runner FROM sessions WHERE tenant_id = ? AND session_id = ?"
+# One statement for the sessions of a commit, each by the ids of its tenant and its own. The separate lists are for the index.
+_THESE = f"tenant_id IN ({items_of('?2')}) AND session_id IN ({items_of('?3')})"
 # The head of the log is what a node must have numbered from: another may have run a turn since it has looked.
-_TAKE = """
-UPDATE sessions SET runner = ?
-WHERE tenant_id = ? AND session_id = ? AND runner IS NULL
-  AND ? = (SELECT coalesce(max(last_seq), 0) FROM log WHERE log.session_key = sessions.session_key)
+_TAKE = f"""
+UPDATE sessions SET runner = ?1
+WHERE {_THESE} AND runner IS NULL AND tenant_id || ' ' || session_id || ' ' || CAST((
+    SELECT coalesce(max(last_seq), 0) FROM log WHERE log.session_key = sessions.session_key
+) AS TEXT) IN ({items_of("?4")})
+RETURNING tenant_id, session_id
 """
 # Nobody runs a turn that waits for somebody, so each node may answer or end it: the first does, whatever head others have read.
 _CONTINUED = f"""
@@ -107,14 +116,17 @@ SELECT 1 FROM sessions AS s WHERE s.tenant_id = ? AND s.session_id = ? AND (
     )
 )
 """
-_LET_GO = """
+_LET_GO = f"""
 UPDATE sessions SET runner = NULL
-WHERE tenant_id = ? AND session_id = ? AND runner = ? AND tail_of IS NULL AND NOT EXISTS (
+WHERE {_THESE} AND runner = ?1 AND tail_of IS NULL AND tenant_id || ' ' || session_id IN ({items_of("?4")}) AND NOT EXISTS (
     SELECT 1 FROM turns WHERE turns.session_key = sessions.session_key AND turns.outcome IS NULL AND turns.parked_at IS NULL
 )
+RETURNING tenant_id, session_id
 """
 _report = msgspec.json.Decoder(NodeReport)
 _RUNNERS = "SELECT DISTINCT runner FROM sessions WHERE runner IS NOT NULL AND tenant_id = ?"
+
+SessionKey = tuple[TenantId, SessionId]
 
 
 class Claim(NamedTuple):
@@ -125,18 +137,18 @@ class Claim(NamedTuple):
     base: int | None
     ends: bool
     """Whether the node needs it no longer after this commit, as far as it knows. It is kept if a turn is open all the same."""
-    closes: "ClosedHere | None" = None
+    closes: "ClosedRows | None" = None
     """Waits and turns that no other node may have closed before, if this commit takes the session."""
 
 
-class ClosedHere(NamedTuple):
+class ClosedRows(NamedTuple):
     """Waits that a commit answers, and turns that it ends without having begun them; each a JSON array of ids."""
 
     waits: str
     turns: str
 
     @classmethod
-    def of(cls, write: SessionWrite) -> "ClosedHere | None":
+    def of(cls, write: SessionWrite) -> "ClosedRows | None":
         begun = {turn.turn_id for turn in write.turns if turn.outcome is None}
         turns = [turn.turn_id for turn in write.turns if turn.outcome is not None and turn.turn_id not in begun]
         waits = [change.wait_id for change in write.waits if isinstance(change, AnsweredWait)]
@@ -169,7 +181,7 @@ class Orphan(NamedTuple):
     tail_of: int
 
     @property
-    def key(self) -> tuple[TenantId, SessionId]:
+    def key(self) -> SessionKey:
         return self.tenant_id, self.session_id
 
 
@@ -188,11 +200,11 @@ class NodeStore:
         self._database = database
         self._beats = beats
         self.node_id = database.node_id
-        self.asks = AskStore(database)
+        self.asks = NodeQuestionStore(database)
         self.notices = NoticeStore(database)
 
     async def renew(self, lease_ms: int, report: NodeReport) -> Beat | None:
-        """Renews the lease of this node for so long, with what it says of itself; None when it was declared dead."""
+        """Renews the lease of this node, with its status report; None if it was declared dead."""
         report_json = msgspec.json.encode(report).decode()
 
         def work(connection: Connection) -> Beat | None:
@@ -212,7 +224,7 @@ class NodeStore:
         return await self._database.read(read)
 
     async def judge(self, node_id: int) -> bool:
-        """Declares a node dead, unless it has renewed its lease meanwhile. Waits for its commit that is under way."""
+        """Declares a node dead, unless it has renewed its lease in the meantime. Waits for its commit that is under way."""
         return await self._beats.write(lambda connection: connection.execute(_JUDGE, (node_id,)) > 0)
 
     async def leave(self) -> None:
@@ -251,11 +263,11 @@ class NodeStore:
         keys = _listed(orphan.session_key for orphan in orphans)
         await self._database.write(lambda connection: connection.execute(_FOLDED, (self.node_id, keys)))
 
-    async def release(self, sessions: Sequence[tuple[TenantId, SessionId]]) -> set[tuple[TenantId, SessionId]]:
+    async def release(self, sessions: Sequence[SessionKey]) -> set[SessionKey]:
         """Lets sessions go that have no open turn; returns those that were."""
 
-        def work(connection: Connection) -> set[tuple[TenantId, SessionId]]:
-            return {key for key in sessions if connection.execute(_LET_GO, (*key, self.node_id))}
+        def work(connection: Connection) -> set[SessionKey]:
+            return _release(connection, self.node_id, sessions)
 
         return await self._database.write(work)
 
@@ -271,6 +283,9 @@ class NodeStore:
             connection.execute(_DROP_PARTS, (FORGOTTEN_MS, limit))
             return True
 
+        # Nothing is committed as long as there is nothing to drop.
+        if not await self._database.read(lambda connection: connection.fetch(_HAS_ENDED, (FORGOTTEN_MS,))):
+            return True
         return await self._database.write(work)
 
     async def runner(self, tenant_id: TenantId, session_id: SessionId) -> int | None:
@@ -281,17 +296,20 @@ class NodeStore:
 
         return await self._database.read(read)
 
-    async def runners(self, tenant_id: TenantId, column: Literal["container_id", "image_id"], value: str) -> frozenset[int]:
-        """The nodes that run turns of a container or an image."""
-
-        def read(connection: Connection) -> frozenset[int]:
-            return frozenset(node for (node,) in connection.fetch(f"{_RUNNERS} AND {column} = ?", (tenant_id, value)))
-
-        return await self._database.read(read)
+    async def runners(self, scope: TurnScope) -> frozenset[int]:
+        """The nodes that run such turns."""
+        sql, args = _RUNNERS, list[Any]((scope.tenant_id,))
+        if scope.container_ids is not None:
+            sql, args = f"{sql} AND container_id IN ({items_of('?')})", [*args, _listed(scope.container_ids)]
+        for column, value in (("image_id", scope.image_id), ("session_id", scope.session_id)):
+            if value is not None:
+                sql, args = f"{sql} AND {column} = ?", [*args, value]
+        rows = await self._database.read(lambda connection: connection.fetch(sql, args))
+        return frozenset(node for (node,) in rows)
 
 
 async def register(database: Database, name: str, version: str) -> int:
-    """Adds a node; returns its number. The first one also takes what a server without a cluster has left."""
+    """Adds a node; returns its number. The first one also takes over the journal of a server without a cluster."""
 
     def work(connection: Connection) -> int:
         if not connection.fetch(_UP):
@@ -304,12 +322,12 @@ async def register(database: Database, name: str, version: str) -> int:
 
 
 def with_closed(claims: Sequence[Claim], writes: Sequence[SessionWrite]) -> Sequence[Claim]:
-    """The claims, each that takes a session with what the commit closes in it."""
+    """Returns the claims, with the waits and turns that the commit closes in their sessions."""
     if all(claim.base is None for claim in claims):
         return claims
     by_session = {(write.tenant_id, write.session_id): write for write in writes if write.waits or write.turns}
     return [
-        claim._replace(closes=ClosedHere.of(write))
+        claim._replace(closes=ClosedRows.of(write))
         if claim.base is not None and (write := by_session.get((claim.tenant_id, claim.session_id))) is not None
         else claim
         for claim in claims
@@ -317,13 +335,16 @@ def with_closed(claims: Sequence[Claim], writes: Sequence[SessionWrite]) -> Sequ
 
 
 def take(connection: Connection, node_id: int, claims: Sequence[Claim]) -> None:
-    """Takes the sessions that the node does not run yet. `SessionsMoved` for those that another runs, or has run meanwhile."""
+    """Takes the sessions that the node does not run yet. `SessionsMoved` for those that another runs, or has run in the
+    meantime."""
+    new = {(claim.tenant_id, claim.session_id): claim for claim in claims if claim.base is not None}
+    if not new:
+        return
+    bases = (f"{tenant_id} {session_id} {claim.base}" for (tenant_id, session_id), claim in new.items())
+    taken = set(connection.fetch(_TAKE, (node_id, *_lists(new), _listed(bases))))
     moved: dict[str, int | None] = {}
-    for claim in claims:
-        if claim.base is None:
-            continue
-        key = (claim.tenant_id, claim.session_id)
-        if not connection.execute(_TAKE, (node_id, *key, claim.base)):
+    for key, claim in new.items():
+        if key not in taken:
             for (runner,) in connection.fetch(_RUNNER, key):
                 moved[claim.session_id] = runner
         elif claim.closes is not None and connection.fetch(_CONTINUED, (*key, *claim.closes)):
@@ -332,12 +353,23 @@ def take(connection: Connection, node_id: int, claims: Sequence[Claim]) -> None:
         raise SessionsMoved(moved)
 
 
-def let_go(connection: Connection, node_id: int, claims: Sequence[Claim]) -> frozenset[SessionId]:
+def release_claims(connection: Connection, node_id: int, claims: Sequence[Claim]) -> frozenset[SessionId]:
     """Lets sessions go whose last turn has ended. Returns those that were; others have an open turn."""
-    ended = (claim for claim in claims if claim.ends)
-    return frozenset(
-        claim.session_id for claim in ended if connection.execute(_LET_GO, (claim.tenant_id, claim.session_id, node_id))
-    )
+    ended = [(claim.tenant_id, claim.session_id) for claim in claims if claim.ends]
+    return frozenset(session_id for _, session_id in _release(connection, node_id, ended))
+
+
+def _release(connection: Connection, node_id: int, sessions: Sequence[SessionKey]) -> set[SessionKey]:
+    if not sessions:
+        return set()
+    names = (f"{tenant_id} {session_id}" for tenant_id, session_id in sessions)
+    return set(connection.fetch(_LET_GO, (node_id, *_lists(sessions), _listed(names))))
+
+
+def _lists(sessions: Iterable[SessionKey]) -> tuple[str, str]:
+    """The ids of tenants, and those of sessions."""
+    tenants, ids = zip(*sessions, strict=True)
+    return _listed(dict.fromkeys(tenants)), _listed(ids)
 
 
 def _listed(values: Iterable[object]) -> str:

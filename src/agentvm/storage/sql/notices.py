@@ -1,17 +1,15 @@
-"""Notices — changes that every node of a cluster must know at once: rights, settings, webhooks, sessions that are set aside.
+"""Notices — changes that every node of a cluster must learn of: permissions, settings, webhooks, quarantined sessions.
 
 The database writes them itself (triggers), in the transaction of the change, so none is forgotten; none while no node is up.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW
 
 KEPT_MS = 600_000
 """Notices are dropped after this long: every node has read them, or was declared dead."""
-
-NoticeKind = Literal["key", "user", "bound", "unbound", "tenant", "signed_out", "settings", "webhook", "quarantine", "quota"]
 
 # By time, not by number: a smaller number may be committed later.
 _READ = f"SELECT {DATABASE_NOW}, notice_id, kind, tenant_id, subject, at FROM notices WHERE at > ? ORDER BY notice_id"

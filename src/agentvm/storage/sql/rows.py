@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from agentvm.errors import NotFound, shorten
+from agentvm.errors import not_found
 from agentvm.model.container import Container
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TenantId, TurnId
@@ -43,10 +43,10 @@ WHERE tenant_id = ? AND container_id = ?
 def refuse_deleted(connection: Connection, tenant_id: TenantId) -> None:
     """`NotFound` for a deleted tenant: rows added to it would never be removed. A tenant that was never added is none."""
     if connection.fetch("SELECT 1 FROM tenants WHERE tenant_id = ? AND deleted_at IS NOT NULL", (tenant_id,)):
-        raise NotFound(f"Tenant not found: {shorten(tenant_id)}")
+        raise not_found("Tenant", tenant_id)
 
 
-def is_here(table: str) -> str:
+def is_present(table: str) -> str:
     """The condition that a row does not belong to an arrival that is still hidden."""
     return f"""
 ({table}.arrival_key IS NULL OR NOT EXISTS (
@@ -66,7 +66,7 @@ NOT EXISTS (
 
 
 def is_rooted(table: str) -> str:
-    """The condition that the session that a sub-agent works for is not deleted: it goes with that, and comes back with it."""
+    """The condition that the parent session of a sub-agent is not deleted: both are deleted and restored together."""
     return f"""
 ({table}.root_session IS NULL OR EXISTS (
     SELECT 1 FROM sessions AS top
@@ -77,7 +77,7 @@ def is_rooted(table: str) -> str:
 
 SHOWN_SESSION = (
     "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL "
-    f"AND {is_living('sessions')} AND {is_here('sessions')} AND {is_rooted('sessions')}"
+    f"AND {is_living('sessions')} AND {is_present('sessions')} AND {is_rooted('sessions')}"
 )
 
 
@@ -86,7 +86,7 @@ IS_SHOWN = f"""
 EXISTS (
     SELECT 1 FROM sessions AS d
     WHERE d.tenant_id = images.tenant_id AND d.session_id = images.session_id AND d.deleted_at IS NULL
-      AND {is_here("d")}
+      AND {is_present("d")}
 ) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
@@ -98,7 +98,7 @@ TURN_COLUMNS = _TURN.text
 _SESSIONS = f"""
 SELECT {SESSION_COLUMNS}
 FROM sessions AS s
-WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("s")} AND {is_rooted("s")}
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_present("s")} AND {is_rooted("s")}
 """
 # In the order of the index of these few: by number alone, a start would look at all sessions.
 QUARANTINED = f"""
@@ -106,9 +106,9 @@ SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT N
 """
 CONTAINER = f"""
 SELECT {_CONTAINER.text} FROM containers
-WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_here("containers")}
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL AND {is_present("containers")}
 """
-IMAGE = f"{_IMAGES} AND image_id = ? AND {is_here('images')}"
+IMAGE = f"{_IMAGES} AND image_id = ? AND {is_present('images')}"
 IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = f"{_SESSIONS}AND image_id = ? AND {IS_LISTED} ORDER BY created_at, session_key"
@@ -116,7 +116,7 @@ _HIDDEN = f"{_SESSIONS}AND {{of}} ORDER BY created_at, session_key"
 _TURNS = f"""
 SELECT {TURN_COLUMNS}
 FROM sessions JOIN turns USING (session_key)
-WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND {is_here("turns")}
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND {is_present("turns")}
 """
 TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
@@ -124,7 +124,7 @@ PARKED_TURN = _TURNS + "AND parked_at IS NOT NULL ORDER BY position LIMIT 1"
 TURN = f"""
 SELECT {TURN_COLUMNS}
 FROM turns {ORDERED_JOIN} sessions USING (session_key)
-WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_here("sessions")} AND {is_here("turns")}
+WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL AND {is_present("sessions")} AND {is_present("turns")}
   AND {is_rooted("sessions")}
 """
 UNFINISHED = f"""

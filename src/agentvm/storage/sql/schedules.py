@@ -1,7 +1,7 @@
 """Schedules — messages that agents receive on a schedule or on request, and their runs.
 
-A run is a row of the commit that accepts its turn, and the same commit moves the schedule on: it begins once, whatever becomes
-of the server.
+A run is a row of the commit that accepts its turn, and the same commit moves the schedule on: it begins once, also if the
+server fails.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from agentvm.model.schedule import DueSchedule, RunRecord, Schedule, SourceRun, 
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import items_of
 from agentvm.storage.sql.records import Columns, Scope, TenantScope
-from agentvm.storage.sql.rows import is_here, is_living, refuse_deleted
+from agentvm.storage.sql.rows import is_living, is_present, refuse_deleted
 
 SOURCES_MAX = 1_000
 """Schedules of one container, and as many triggers."""
@@ -138,13 +138,13 @@ class SourceStore(TenantScope, Generic[T]):
         return await self._first(_RUN.decode, _RUN_BY_KEY, (self._tenant_id, source_id, client_key))
 
     async def disable(self, source_id: str, reason: str, now: int) -> None:
-        """Lets one rest until somebody enables it."""
+        """Disables a schedule or trigger until it is enabled."""
         more = ", wake_at = NULL" if self._table == "schedules" else ""
         statement = _DISABLE.format(table=self._table, key=self._key, more=more)
         await self._execute(statement, (now, reason, self._tenant_id, source_id))
 
     def _within(self) -> tuple[str, tuple[object, ...]]:
-        own = f"tenant_id = ? AND {is_here(self._table)}"
+        own = f"tenant_id = ? AND {is_present(self._table)}"
         if self._containers is None:
             return own, (self._tenant_id,)
         named = msgspec.json.encode(self._containers).decode()
@@ -182,7 +182,7 @@ class DueSchedules(Scope):
     """The schedules of all tenants by the time when they are looked at, for the server's own clock."""
 
     async def list_due(self, now: int, limit: int) -> tuple[DueSchedule, ...]:
-        """Schedules whose time has come, the oldest first."""
+        """Due schedules, the oldest first."""
         return await self._all(_due, _DUE, (now, limit))
 
     async def next_due(self) -> int | None:

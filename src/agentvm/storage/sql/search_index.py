@@ -1,6 +1,6 @@
 """Search index — the words of messages and resources, which every engine keeps in its own way.
 
-The index holds words and places, not texts; who may find them is asked of the tables again. Words are cut by
+The index contains words and positions, not texts; visibility is checked in the tables again. Words are cut by
 `agentvm.storage.sql.words` on every engine, so all engines find the same.
 """
 
@@ -19,7 +19,7 @@ Weighed = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class SearchPiece:
-    """Words that must stand beside each other; `open_ended`: the last may go on."""
+    """Words that must stand beside each other; `open_ended`: the last may continue."""
 
     words: tuple[str, ...]
     open_ended: bool

@@ -1,7 +1,7 @@
 """SessionFileStore — the files of one session: rows that name bytes, which are stored once however many files have them.
 
 Theory of operation. A change of a file is a row that names the message it came with. Of the changes of a path whose messages
-stand, the latest counts (`session_files` in the schema). So a rewind restores the files without touching them, and a fork
+exist, the latest applies (`session_files` in the schema). So a rewind restores the files without touching them, and a fork
 copies the rows of the messages that it copies. Bytes are stored before the result of the call that wrote them, in commits of
 their own, and claimed for the session; the commit of the result only names them (`file_changes.py`).
 """
@@ -25,10 +25,10 @@ from agentvm.storage.sql.attachments import (
     add_chunks,
     begin_blob,
     complete_blob,
-    drop_given_up,
-    give_up_blob,
+    drop_released,
     is_crowded,
     measure_file,
+    release_blob,
 )
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of, total
@@ -232,7 +232,7 @@ class SessionFileStore(Scope):
             return is_crowded(connection)
 
         if await self._database.write(work):
-            await drop_given_up(self._database)
+            await drop_released(self._database)
 
     async def _put_large(self, file: BinaryIO, digest: str, size: int, now: int) -> None:
         """Writes in several transactions, so that others' commits come in between."""
@@ -250,9 +250,9 @@ class SessionFileStore(Scope):
             await self._database.write(work)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._database.write(lambda connection: give_up_blob(connection, blob_key))
+                await self._database.write(lambda connection: release_blob(connection, blob_key))
                 if await self._database.read(is_crowded):
-                    await drop_given_up(self._database)
+                    await drop_released(self._database)
 
     def _session_key(self, connection: Connection) -> int:
         for (session_key,) in connection.fetch(_SESSION, self._place):
@@ -293,7 +293,7 @@ def _cut(body: bytes) -> list[bytes]:
 
 
 def _pieces(sizes: Mapping[str, int], max_bytes: int) -> Iterator[list[str]]:
-    """The digests in pieces of one transaction each; what is larger than a piece is one of its own."""
+    """The digests in pieces of one transaction each; a file larger than a piece is a piece of its own."""
     piece: list[str] = []
     total_bytes = 0
     for digest, size in sizes.items():

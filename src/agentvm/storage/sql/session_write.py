@@ -14,8 +14,8 @@ from agentvm.model.message import Message, encode_message
 from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
-from agentvm.storage.sql.accounts.asked import ask
 from agentvm.storage.sql.accounts.ledger import enter
+from agentvm.storage.sql.accounts.sent_calls import ask
 from agentvm.storage.sql.attachments import link
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import greater, items_of
@@ -26,7 +26,7 @@ from agentvm.storage.sql.programs import write_programs
 from agentvm.storage.sql.records import Columns
 from agentvm.storage.sql.schedules import write_run
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, preview_of, words_of
-from agentvm.storage.sql.sessions.rewinding import take_back
+from agentvm.storage.sql.sessions.rewinding import rewind_messages
 from agentvm.storage.sql.waits import write_waits
 from agentvm.storage.sql.webhooks import add_deliveries, body_of
 
@@ -80,7 +80,7 @@ _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) 
 
 
 _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
-"""Errors that one session's write causes by itself; a full or broken disk is none of these."""
+"""Errors caused by one session's write; a full or broken disk is not one of them."""
 
 PIECE_BYTES = 128 * 1024
 """Bytes that one commit adds of a long history; their search words cost more than they do."""
@@ -110,8 +110,8 @@ class RepeatedMessage(Exception):
 def prepare(write: SessionWrite, *, words: str | None = None, node_id: int = 0) -> "PreparedWrite":
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
-    The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
-    takes a while, so that is not to be done on the event loop.
+    The words of its messages are indexed later (`pending`), or in this commit, behind the key `words`. To cut those takes a
+    while, so that is not to be done on the event loop.
     """
     return PreparedWrite(write, words, node_id)
 
@@ -119,7 +119,7 @@ def prepare(write: SessionWrite, *, words: str | None = None, node_id: int = 0) 
 class PreparedWrite:
     """A write, encoded.
 
-    In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
+    In a deleted session running turns are ended and none is started, because its result would be billed but not visible.
     """
 
     __slots__ = (
@@ -165,7 +165,7 @@ class PreparedWrite:
         )
 
     def __call__(self, connection: Connection) -> None:
-        """Adds what is not there yet."""
+        """Adds the rows that do not exist yet."""
         if not self.write.changes_no_session:
             self._add(connection, self._touch(connection, _TOUCH_SESSION, (self.write.now,)), certain=False)
         elif not is_there(connection, self.write):
@@ -203,7 +203,7 @@ class PreparedWrite:
     def _add(self, connection: Connection, session_key: Any, *, certain: bool) -> None:
         write = self.write
         if write.rewind is not None:
-            take_back(connection, session_key, write.rewind)
+            rewind_messages(connection, session_key, write.rewind)
         if self.bodies:
             scope = (write.tenant_id, write.container_id)
             entries = [entry for _, entry in add_messages(connection, session_key, scope, self.bodies)]
@@ -246,19 +246,19 @@ def add_together(
 ) -> AddedTogether:
     """Adds the entry of a node, and as many of the writes as the engine can add at once.
 
-    Of `carried` it is only asked who is gone. `again` does what the work has done before: an engine that has tried to add them
-    at once, and could not, has taken that back.
+    `carried` is only checked for deleted sessions. `again` repeats the earlier part of the work: an engine that has tried to
+    add them at once, and could not, has taken that back.
     """
     body, node_id = entry
     if (added := connection.add_together(carried, prepared, body, node_id, again)) is not None:
         return added
-    gone = find_gone(connection, carried) if carried else set()
+    gone = find_deleted(connection, carried) if carried else set()
     number = 0 if body is None else add_entry(connection, body, node_id)
     return AddedTogether(number, gone, prepared)
 
 
 def add_at_once(connection: Connection, prepared: Sequence[PreparedWrite]) -> set[SessionId]:
-    """Adds the writes; `WritesRefused` of no session when something stands in the way of one: see `add_each`."""
+    """Adds the writes; `WritesRefused` without sessions when one of the writes cannot be added: see `add_each`."""
     try:
         for add in prepared:
             add.add_new(connection)
@@ -303,7 +303,7 @@ def is_there(connection: Connection, write: SessionWrite) -> bool:
     return bool(connection.fetch(_SESSION, (write.tenant_id, write.container_id, write.session_id)))
 
 
-def find_gone(connection: Connection, writes: Sequence[SessionWrite]) -> set[SessionId]:
+def find_deleted(connection: Connection, writes: Sequence[SessionWrite]) -> set[SessionId]:
     """The sessions of these writes that are not stored; one query for all of a tenant's."""
     by_tenant: dict[TenantId, list[SessionWrite]] = {}
     for write in writes:

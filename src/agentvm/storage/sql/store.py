@@ -2,13 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from agentvm.errors import WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import SentCall
 from agentvm.model.node import DatabaseState
 from agentvm.model.schedule import Schedule, Trigger
 from agentvm.model.session import Session
@@ -16,14 +15,15 @@ from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, ReaderPlace, SessionWrite
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts import Accounts
-from agentvm.storage.sql.accounts.asked import read_left, read_left_by_ended
 from agentvm.storage.sql.accounts.directory import Directory
-from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
+from agentvm.storage.sql.accounts.sent_calls import read_left, read_left_by_ended
+from agentvm.storage.sql.attachments import collect_attachments, drop_released
 from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.collection_indexes import CollectionIndexes
 from agentvm.storage.sql.collections import CollectionStore, tidy_slice
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.container_names import ContainerNames, container_id_of
 from agentvm.storage.sql.definitions import DefinitionStore
 from agentvm.storage.sql.dialect import ROWS_MAX
 from agentvm.storage.sql.erasing import Erasing
@@ -31,10 +31,9 @@ from agentvm.storage.sql.file_changes import collect_files
 from agentvm.storage.sql.journal_entries import add_entry, forget_entries, last_entry, read_entries
 from agentvm.storage.sql.knowledge import KnowledgeStore
 from agentvm.storage.sql.log import LOG_RANGE
-from agentvm.storage.sql.nodes import Claim, let_go, take, with_closed
+from agentvm.storage.sql.nodes import Claim, release_claims, take, with_closed
 from agentvm.storage.sql.placed_calls import PlacedCallStore
-from agentvm.storage.sql.places import read_place, write_place
-from agentvm.storage.sql.records import Scope, TenantScope
+from agentvm.storage.sql.records import Scope
 from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
 from agentvm.storage.sql.rows import (
@@ -42,7 +41,6 @@ from agentvm.storage.sql.rows import (
     SHOWN_SESSION,
     TURN,
     decode_turn,
-    is_here,
     read_homes,
     read_quarantined,
     read_unfinished,
@@ -53,7 +51,7 @@ from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
 from agentvm.storage.sql.sessions.index import tend
-from agentvm.storage.sql.sessions.pending import take_in
+from agentvm.storage.sql.sessions.pending import index_pending
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
 from agentvm.storage.sql.settings import SettingsStore, read_all
@@ -91,10 +89,8 @@ WHERE readers.tenant_id = ? AND client_id = ?
 ORDER BY session_key
 """
 
-_OF_TENANT = f"tenant_id = ? AND deleted_at IS NULL AND {is_here('containers')}"
 
-
-class TenantStore(TenantScope):
+class TenantStore(ContainerNames):
     """One tenant: finds in which of its containers a thing lives, and remembers how far its readers have read."""
 
     __slots__ = ()
@@ -102,36 +98,19 @@ class TenantStore(TenantScope):
     def container(self, container_id: ContainerId) -> ContainerStore:
         return ContainerStore(self._database, self._tenant_id, container_id)
 
-    async def list_containers(self) -> tuple[ContainerId, ...]:
-        """Oldest first."""
-        query = f"SELECT container_id FROM containers WHERE {_OF_TENANT} ORDER BY created_at, position"
-        return await self._all(_container_id, query, (self._tenant_id,))
-
-    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
-        """A page of them, oldest first, and the cursor of the next page if there is one. `InvalidInput` for another cursor."""
-        created_at, position = (0, 0) if cursor is None else read_place(cursor, tuple[int, int])
-
-        query = (
-            f"SELECT container_id, created_at, position FROM containers WHERE {_OF_TENANT}"
-            " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?"
-        )
-        rows = await self._all(tuple[Any, ...], query, (self._tenant_id, created_at, position, limit + 1))
-        more = write_place(*rows[limit - 1][1:]) if len(rows) > limit else None
-        return tuple(map(_container_id, rows[:limit])), more
-
     async def find_image(self, image_id: ImageId) -> ContainerId | None:
         query = f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}"
-        return await self._first(_container_id, query, (self._tenant_id, image_id))
+        return await self._first(container_id_of, query, (self._tenant_id, image_id))
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._first(_container_id, SHOWN_SESSION, (self._tenant_id, session_id))
+        return await self._first(container_id_of, SHOWN_SESSION, (self._tenant_id, session_id))
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
         return SessionStore(self._database, self._tenant_id, containers)
 
     def waits(self, containers: Sequence[ContainerId] | None) -> WaitStore:
-        """The tool calls of these containers that wait for somebody; None for all of the tenant's."""
+        """The tool calls of these containers that wait for an answer; None for all of the tenant's."""
         return WaitStore(self._database, self._tenant_id, containers)
 
     def schedules(self, containers: Sequence[ContainerId] | None) -> SourceStore[Schedule]:
@@ -147,7 +126,7 @@ class TenantStore(TenantScope):
         return PlacedCallStore(self._database, self._tenant_id)
 
     def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
-        """The drafts of an author in these containers; None for all of the tenant's. '' is nobody in particular."""
+        """The drafts of an author in these containers; None for all of the tenant's. '' is the anonymous author."""
         return DraftStore(self._database, self._tenant_id, author, containers)
 
     def retention(self) -> RetentionStore:
@@ -156,6 +135,14 @@ class TenantStore(TenantScope):
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         return await self._first(decode_turn, TURN, (turn_id, self._tenant_id))
+
+    async def find_turns(self, turn_ids: Sequence[TurnId]) -> tuple[Turn, ...]:
+        """Returns those of the turns that are known."""
+
+        def read(connection: Connection) -> tuple[Turn, ...]:
+            return tuple(decode_turn(row) for turn_id in turn_ids for row in connection.fetch(TURN, (turn_id, self._tenant_id)))
+
+        return await self._database.read(read)
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, ReaderPlace]) -> None:
         """Replaces the places of a reader. Deleted sessions are passed over."""
@@ -179,10 +166,6 @@ class TenantStore(TenantScope):
             return {SessionId(session_id): ReaderPlace(seq, saved_at) for session_id, seq, saved_at in rows}
 
         return await self._database.write(work)
-
-
-def _container_id(row: Sequence[Any]) -> ContainerId:
-    return ContainerId(row[0])
 
 
 class Store(Scope):
@@ -213,7 +196,7 @@ class Store(Scope):
         return Accounts(self._database, tenant_id)
 
     def knowledge(self, tenant_id: TenantId) -> KnowledgeStore:
-        """The indexes of the knowledge bases and collections that belong to a tenant, whoever may search them."""
+        """The indexes of the knowledge bases and collections that belong to a tenant, also if others may search them."""
         return KnowledgeStore(self._database, tenant_id)
 
     def collection_indexes(self, tenant_id: TenantId) -> CollectionIndexes:
@@ -252,12 +235,11 @@ class Store(Scope):
     ) -> Committed:
         """Commits all writes in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
-        `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
-        be tried again without them.
+        `WritesRefused` names the sessions whose writes contradict the stored state; then nothing was stored, and the other
+        writes can be retried without them.
 
-        Only its ledger entries are kept all the same, and its `answered` calls forgotten: what was used is owed, also when the
-        image is deleted meanwhile.
-        `entry` is appended to the journal; entries before `forget` are dropped.
+        Only its ledger entries are stored, and its `answered` calls deleted: usage is billed, even if the image was deleted in
+        the meantime. `entry` is appended to the journal; entries before `forget` are dropped.
 
         `claims` are sessions that this node takes or needs no longer. `SessionsMoved` names those that it cannot have, also
         because another node has closed a wait or a turn that this commit closes; then nothing was stored, as above.
@@ -283,7 +265,7 @@ class Store(Scope):
             if forget:
                 # Never the new entry: in an empty journal SQLite begins to number anew.
                 self._forget(connection, forget if entry is None else min(forget, number))
-            return Committed(number, frozenset(gone), let_go(connection, self.node_id, claims))
+            return Committed(number, frozenset(gone), release_claims(connection, self.node_id, claims))
 
         try:
             return await self._database.write(work)
@@ -291,7 +273,7 @@ class Store(Scope):
             return await self._database.write(lambda connection: work(connection, add_each))
 
     async def probe(self) -> None:
-        """Makes the disk take something that leaves no trace; raises as a commit would."""
+        """Commits a row and deletes it again, to try the disk; raises as a commit would."""
 
         def work(connection: Connection) -> None:
             number = add_entry(connection, b"\0", self.node_id)
@@ -335,7 +317,7 @@ class Store(Scope):
 
         return await self._database.read(read)
 
-    async def list_asked(self) -> tuple[AskedCall, ...]:
+    async def list_sent_calls(self) -> tuple[SentCall, ...]:
         """Calls that were asked, are in no ledger, and of no open turn; in a cluster, of nodes that have ended."""
         return await self._database.read(read_left_by_ended if self.node_id else read_left)
 
@@ -346,10 +328,10 @@ class Store(Scope):
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         """Drops unreferenced data: versions of deleted resources, binary parts, attachments, bytes of files.
 
-        In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
-        it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped: some at a time,
-        so there may be more as long as it is not 0. Attachments have a grace of their own, `attachment_grace`: an upload that
-        is yet to be sent survives it.
+        In two steps, so that a concurrent reference is not lost: an item is marked when nothing refers to it, and deleted by a
+        call at least `grace` ms later if it is still unreferenced. Says how many were dropped: some at a time, so there may be
+        more as long as it is not 0. Attachments have a grace of their own, `attachment_grace`: an upload that is yet to be
+        sent survives it.
         """
         waits = grace if attachment_grace is None else attachment_grace
 
@@ -361,11 +343,11 @@ class Store(Scope):
         # Deleting a document does this at once; a crash may have come between.
         while await self._database.write(tidy_slice):
             pass
-        await drop_given_up(self._database)
+        await drop_released(self._database)
         return dropped
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
-        """Drops sessions that were deleted until then, with all that was said in them; which, at most so many at a time."""
+        """Purges sessions that were deleted before then, with their messages. Returns the purged ones, at most `limit`."""
         gone: list[SessionRow] = []
         more = True
         while more and len(gone) < limit:
@@ -383,17 +365,17 @@ class Store(Scope):
     async def tend_search(self, *, limit: int = 200) -> bool:
         """Maintains the search index and settles large rewinds, a slice of it. Whether there may be more to do.
 
-        Asked for after a start, until there is no more, and now and then while messages are stored.
+        Called after a start until nothing is left, and periodically while messages are stored.
         """
         if before := self._forgotten:
             return await self._database.write(lambda connection: self._forget(connection, before)) or True
         # What was said meanwhile can wait for the next time, or each few messages would be a commit.
-        if (piece := await take_in(self._database)) is not None and piece.more:
+        if (piece := await index_pending(self._database)) is not None and piece.more:
             return True
         return await self._database.write(lambda connection: settle_ranges(connection) or tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
-        """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many.
+        """Drops older chunks, and the oldest beyond this many bytes, but never a session's newest; says how many.
 
         Places of readers that are as old go too.
         """

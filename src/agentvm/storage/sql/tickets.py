@@ -1,4 +1,4 @@
-"""Tickets — tokens for one WebSocket each that any node of a cluster takes, once: a row that is taken is gone."""
+"""Tickets — one-use tokens for WebSockets, accepted by any node of a cluster: using one deletes its row."""
 
 from agentvm.storage.sql.connection import Connection, Database
 
@@ -26,7 +26,7 @@ class TicketStore:
         await self._database.write(work)
 
     async def take(self, digest: bytes) -> tuple[bytes, int] | None:
-        """The ticket and its end, for the first who asks; None ever after."""
+        """Returns the ticket and its expiry to the first caller, None to all later ones."""
 
         def work(connection: Connection) -> tuple[bytes, int] | None:
             return next(((bytes(body), int(until)) for body, until in connection.fetch(_TAKE, (digest,))), None)

@@ -1,6 +1,6 @@
 """Trimming — deletes expired and excess log chunks, a slice in each commit. A session's newest chunk always stays.
 
-Readers find the chunks, page by page, and the writer only deletes: a log of many gigabytes keeps nobody waiting.
+Readers find the chunks, page by page, and the writer only deletes: a log of many gigabytes delays no other work.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -49,7 +49,7 @@ async def trim_log(database: Database, made_before: int, max_bytes: int) -> int:
 
 
 async def _find_surplus(database: Database, max_bytes: int) -> Place | None:
-    """The newest chunk that does not fit into so many bytes together with the newer ones."""
+    """The newest chunk that does not fit into this many bytes together with the newer ones."""
     place, total = (_POSITION_MAX, _POSITION_MAX), 0
     while page := await database.read(partial(_read, query=_NEWEST_FIRST, values=(*place, PAGE_ROWS_MAX))):
         for made_at, position, size in page:

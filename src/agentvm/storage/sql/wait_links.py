@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.model.wait import WaitLink
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.rows import is_here
+from agentvm.storage.sql.rows import is_present
 
 _ADD = """
 INSERT INTO wait_links (wait_key, digest, body, expires_at)
@@ -19,7 +19,7 @@ WHERE s.tenant_id = :tenant AND w.wait_id = :wait
 _FIND = f"""
 SELECT l.body, l.expires_at, l.used_at
 FROM wait_links AS l JOIN waits AS w USING (wait_key) JOIN sessions AS s USING (session_key)
-WHERE l.digest = ? AND s.deleted_at IS NULL AND {is_here("s")}
+WHERE l.digest = ? AND s.deleted_at IS NULL AND {is_present("s")}
 """
 _USE = "UPDATE wait_links SET used_at = :now WHERE digest = :digest AND used_at IS NULL AND expires_at > :now"
 

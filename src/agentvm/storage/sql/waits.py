@@ -1,6 +1,6 @@
-"""Waits — tool calls that wait for somebody, as rows of their sessions."""
+"""Waits — tool calls that wait for an answer, as rows of their sessions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.wait import AnsweredWait, StartedWait, ToolWait, WaitAnswer, WaitChange, WaitId
 from agentvm.storage.sql.connection import Connection, Database, Row
-from agentvm.storage.sql.rows import is_here
+from agentvm.storage.sql.rows import is_present
 from agentvm.storage.sql.sessions.listing import scope
 
 WaitState = Literal["open", "answered"]
@@ -22,10 +22,23 @@ _ANSWER = """
 UPDATE waits SET answered_at = ?, answered_by = ?, answer = ?, remember = ?, client_key = ?
 WHERE session_key = ? AND wait_id = ? AND answered_at IS NULL
 """
-# In the commit of the answer: should the server die before the turn goes on, the next start takes it up.
+# In the commit of the answer: should the server die before the turn continues, the next start takes it up.
 _UNPARK = "UPDATE turns SET parked_at = NULL WHERE session_key = ? AND turn_id = ?"
 _START = "UPDATE waits SET started_at = ? WHERE session_key = ? AND wait_id = ?"
-_COLUMNS = "w.body, w.answered_at, w.answered_by, w.answer, w.started_at"
+_IN_ROW: Mapping[str, str] = {
+    "waitId": "w.wait_id",
+    "containerId": "s.container_id",
+    "sessionId": "s.session_id",
+    "turnId": "w.turn_id",
+    "callId": "w.call_id",
+    "round": "w.round",
+    "tool": "w.tool",
+    "version": "w.version",
+    "kind": "w.kind",
+    "expiresAt": "w.expires_at",
+}
+"""Members of a wait that have a column, by which waits are found. The body has the others; that of an older row has all."""
+_COLUMNS = f"w.body, w.answered_at, w.answered_by, w.answer, w.started_at, {', '.join(_IN_ROW.values())}"
 _WAITS = f"SELECT w.wait_key, {_COLUMNS} FROM sessions AS s JOIN waits AS w USING (session_key) WHERE {{where}}"
 _REMEMBERED = """
 s.image_id = :image AND w.tool = :tool AND w.version = :version
@@ -35,20 +48,20 @@ AND (w.remember = 'image' OR (w.remember = 'session' AND s.session_id = :session
 _DUE = f"""
 SELECT s.tenant_id, {_COLUMNS}
 FROM waits AS w JOIN sessions AS s USING (session_key)
-WHERE w.answered_at IS NULL AND w.expires_at <= ? AND s.deleted_at IS NULL AND {is_here("s")}
+WHERE w.answered_at IS NULL AND w.expires_at <= ? AND s.deleted_at IS NULL AND {is_present("s")}
 ORDER BY w.expires_at LIMIT ?
 """
 _NEXT_DUE = f"""
 SELECT w.expires_at
 FROM waits AS w JOIN sessions AS s USING (session_key)
-WHERE w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")}
+WHERE w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_present("s")}
 ORDER BY w.expires_at LIMIT 1
 """
 _OF_PEOPLE = "(w.kind IS NULL OR w.kind <> 'child')"
 _ENDED_CHILDREN = f"""
 SELECT s.tenant_id, {_COLUMNS}
 FROM waits AS w JOIN sessions AS s USING (session_key)
-WHERE w.kind = 'child' AND w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_here("s")} AND EXISTS (
+WHERE w.kind = 'child' AND w.answered_at IS NULL AND s.deleted_at IS NULL AND {is_present("s")} AND EXISTS (
     SELECT 1 FROM sessions AS c JOIN turns AS t USING (session_key)
     WHERE c.tenant_id = s.tenant_id AND c.parent_turn = w.turn_id AND c.parent_call = w.call_id AND t.outcome IS NOT NULL
 )
@@ -58,7 +71,6 @@ ORDER BY w.wait_key LIMIT ?
 _SAME = "="
 """Stored as `asked` of a call that is the one that was first asked for: a digest less in nearly every row."""
 
-_body = msgspec.json.Decoder(ToolWait)
 _answer = msgspec.json.Decoder(WaitAnswer)
 
 
@@ -109,7 +121,7 @@ class WaitStore:
         return _decode(rows[0][1:]) if rows else None
 
     async def is_remembered(self, image_id: ImageId, session_id: SessionId, tool: str, version: str) -> bool:
-        """Tells whether an approval of this version of the tool was remembered for the session or the image."""
+        """Returns whether an approval of this version of the tool was remembered for the session or the image."""
         where = f"{_REMEMBERED} LIMIT 1"
         return bool(await self._read(where, image=image_id, session=session_id, tool=tool, version=version))
 
@@ -158,14 +170,15 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
 
 
 def _blob_of(change: WaitChange) -> object:
-    if isinstance(change, ToolWait) and change.asked == change.fingerprint:
-        return msgspec.structs.replace(change, asked=_SAME)
+    if isinstance(change, ToolWait):
+        same = msgspec.structs.replace(change, asked=_SAME) if change.asked == change.fingerprint else change
+        return {name: value for name, value in msgspec.to_builtins(same).items() if name not in _IN_ROW}
     return change.answer if isinstance(change, AnsweredWait) else change
 
 
 def _decode(row: Sequence[Any]) -> ToolWait:
-    body, answered_at, answered_by, answer, started_at = row
-    wait = _body.decode(body)
+    body, answered_at, answered_by, answer, started_at, *columns = row
+    wait = msgspec.convert({**dict(zip(_IN_ROW, columns, strict=True)), **msgspec.json.decode(body)}, ToolWait)
     return msgspec.structs.replace(
         wait,
         asked=wait.fingerprint if wait.asked == _SAME else wait.asked,

@@ -1,4 +1,4 @@
-"""Webhooks — addresses of tenants that are told of events, and the deliveries to them.
+"""Webhooks — addresses of tenants to which events are sent, and the deliveries to them.
 
 A delivery is a row of the commit that stores the event, so none is lost, and none is made of an event that was not stored.
 """
@@ -21,7 +21,7 @@ from agentvm.storage.sql.records import Columns, Scope, TenantScope
 from agentvm.storage.sql.rows import refuse_deleted
 
 WEBHOOKS_MAX = 50
-"""Webhooks of one tenant, whatever its quota."""
+"""Webhooks of one tenant under any quota."""
 DROPPED_MAX = 500
 """Old deliveries that one commit drops."""
 

@@ -1,7 +1,7 @@
-"""Driver conformance — what every `agentvm.drivers.base.Driver` must do, as plain checks that any driver's tests call.
+"""Driver conformance — the rules of `agentvm.drivers.base.Driver`, as plain checks that any driver's tests call.
 
 `check_output_grammar` is rule 1 as a table: which output may follow in which state. The other checks run a driver whose
-provider was told, or can be trusted, to answer as the check's name says.
+provider is scripted, or known, to answer as the check's name says.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -60,7 +60,7 @@ def hello(driver: Driver, text: str = "Say hello.", *, max_tokens: int = 64) -> 
 
 
 def check_output_grammar(outputs: Sequence[ModelOutput], *, complete: bool = True) -> None:
-    """Rules 1 and 5. `complete=False` for a call that was cut off: what came must still be in order."""
+    """Rules 1 and 5. `complete=False` for a call that was cut off: its outputs must still be in order."""
     state = "idle"
     call_ids: set[str] = set()
     for position, output in enumerate(outputs):
@@ -151,7 +151,7 @@ async def check_tool_calls(driver: Driver, prompt: Prompt, names: Sequence[str])
 
 
 async def check_failure(driver: Driver, prompt: Prompt, expected: type[ProviderError], *, secret: str = "") -> ProviderError:
-    """Rule 2: the call fails with this error, what came before it is in order, and its text holds no secret."""
+    """Rule 2: the call fails with this error, the outputs before it are in order, and its text holds no secret."""
     outputs: list[ModelOutput] = []
     failure: ProviderError | None = None
     try:

@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 
-from agentvm.drivers.base import ToolSpec
-from agentvm.model.tool import Effect, Repeat, World
 from agentvm.model.wait import Question
-from agentvm.tools.base import TIMEOUT_SECONDS, CallContext, InputRequired, Outcome, error_result, text_result
+from agentvm.tools.base import (
+    CallContext,
+    CallTraits,
+    InputRequired,
+    Outcome,
+    TraitsOfTool,
+    error_result,
+    text_result,
+    tool_spec,
+)
 
 QUESTION_MAX = 4_000
 OPTIONS_MAX = 20
@@ -14,41 +21,34 @@ ANSWER_MAX = 20_000
 ANSWER = "answer"
 """Key of the one question, and of the value in its answer."""
 
-_SPEC = ToolSpec(
-    name="ask_user",
-    description=(
+_SPEC = tool_spec(
+    "ask_user",
+    (
         "Asks the user a question and returns the answer. Use it when you cannot go on without a decision or a fact that only "
         "the user has. With options the user chooses one of them, or several if `multiple` is true."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "question": {"type": "string", "minLength": 1, "maxLength": QUESTION_MAX},
-            "options": {
-                "type": "array",
-                "items": {"type": "string", "minLength": 1, "maxLength": OPTION_MAX},
-                "minItems": 1,
-                "maxItems": OPTIONS_MAX,
-                "uniqueItems": True,
-                "description": "Answers to choose from; without them the user writes freely",
-            },
-            "multiple": {"type": "boolean", "description": "Several options may be chosen"},
-            "other": {"type": "boolean", "description": "Besides the options the user may write an answer of his own"},
+    ["question"],
+    {
+        "question": {"type": "string", "minLength": 1, "maxLength": QUESTION_MAX},
+        "options": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": OPTION_MAX},
+            "minItems": 1,
+            "maxItems": OPTIONS_MAX,
+            "uniqueItems": True,
+            "description": "Answers to choose from; without them the user writes freely",
         },
-        "required": ["question"],
-        "additionalProperties": False,
+        "multiple": {"type": "boolean", "description": "Several options may be chosen"},
+        "other": {"type": "boolean", "description": "Besides the options the user may write an answer of his own"},
     },
 )
 
 
-class AskUser:
+class AskUser(TraitsOfTool):
     """The tool `ask_user`."""
 
     spec = _SPEC
-    effect: Effect = "read"
-    world: World = "closed"
-    repeat: Repeat = "safe"
-    timeout_seconds = TIMEOUT_SECONDS
+    traits = CallTraits.of("read", world="closed")
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         """Asks; called again with the answer, returns it."""

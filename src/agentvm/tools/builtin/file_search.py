@@ -4,6 +4,7 @@ The patterns come from a model. Python's own engine may need years for one of th
 Rust's, which does not backtrack. It comes in pydantic-core.
 """
 
+import io
 import re
 from collections.abc import Callable
 
@@ -34,7 +35,7 @@ def glob_pattern(text: str) -> Matches:
     """Returns a test of paths. `*` and `?` stay within a name, `**` crosses folders; without `/` a pattern is of the name."""
     anywhere = "/" not in text
     parts: list[str] = []
-    for piece in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", text.removeprefix("/workspace/").removeprefix("./")):
+    for piece in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", text.removeprefix("/workspace/").removeprefix("./").removeprefix("/")):
         parts.append({"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece) or re.escape(piece))
     return pattern_of(rf"(?s)\A{'(?:[^/]+/)*' if anywhere else ''}{''.join(parts)}\z")
 
@@ -53,10 +54,12 @@ class FileSearch:
         return len(self._lines) >= MATCHES_MAX
 
     def look(self, path: str, body: bytes) -> None:
-        """Searches a file, unless it is no text. May take a moment: to be called in a thread."""
+        """Searches a file, unless it is no text."""
         if b"\0" in body:
             return
-        for number, line in enumerate(body.decode("utf-8", "replace").split("\n"), 1):
+        # Line by line from the bytes: as texts, short lines would take thirty times the memory of the file.
+        for number, whole in enumerate(io.BytesIO(body), 1):
+            line = whole.removesuffix(b"\n").decode("utf-8", "replace")
             if self._matches(line[:LINE_MAX]):
                 self._lines.append(f"{path}:{number}: {line[:SHOWN_MAX]}{'…' if len(line) > SHOWN_MAX else ''}")
                 if self.is_full:

@@ -1,19 +1,21 @@
 """read_file, write_file, edit_file, list_files, find_files, search_files — the files of the session, as rows: no process runs.
 
-What a call changes is stored in the commit of its result, so a call that was lost is simply made again.
+The changes of a call are stored in the commit of its result, so a call that was lost is simply made again.
 """
 
 import io
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import anyio.to_thread
+from functools import partial
+from itertools import islice
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import InvalidInput, NotFound, ToolFailed
 from agentvm.model.session_file import NAME_MAX_BYTES, PATH_MAX_BYTES, SessionFile
-from agentvm.tools.base import CallContext, CallResult, CallTraits, SessionFiles, TraitsOfTool, text_result
+from agentvm.sharing.large_work import go_through
+from agentvm.tools.base import CallContext, CallResult, CallTraits, SessionFiles, TraitsOfTool, text_result, tool_spec
 from agentvm.tools.builtin.file_search import FileSearch, glob_pattern, pattern_of
+from agentvm.tools.builtin.readable_files import ReadableFiles
 
 LINES_MAX = 2_000
 """Lines of one result, unless the call asks for fewer."""
@@ -36,8 +38,7 @@ _TEXT = {"type": "string", "maxLength": WRITTEN_MAX}
 
 
 def _spec(name: str, description: str, required: tuple[str, ...], **properties: object) -> ToolSpec:
-    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return ToolSpec(name=name, description=description, input_schema=schema)
+    return tool_spec(name, description, required, properties)
 
 
 _READ_ABOUT = (
@@ -73,23 +74,30 @@ class FileTool(TraitsOfTool):
 
     spec: ToolSpec
     traits: CallTraits
-    work: Callable[[SessionFiles, Mapping[str, object]], Awaitable[str]]
+    reads: Callable[[ReadableFiles, Mapping[str, object], str], Awaitable[str]] | None = None
+    writes: Callable[[SessionFiles, Mapping[str, object], str], Awaitable[str]] | None = None
+    """One of the two; both take the input of the call and the tenant."""
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         if context.files is None:
             raise ToolFailed("There are no files here: the call belongs to no session")
         try:
-            return text_result(await self.work(context.files, input))
+            if self.writes is not None:
+                return text_result(await self.writes(context.files, input, context.caller.tenant_id))
+            assert self.reads is not None, "a tool reads or writes"
+            readable = ReadableFiles(context.files, context.skill_files)
+            return text_result(await self.reads(readable, input, context.caller.tenant_id))
         except (NotFound, InvalidInput) as error:
             raise ToolFailed(str(error)) from None
 
 
-async def _read_file(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _read_file(files: ReadableFiles, input: Mapping[str, object], owner: str) -> str:
     path = str(input["path"])
-    return await anyio.to_thread.run_sync(_shown, path, await _read(files, path), input)
+    body = await _read(files, path)
+    return await go_through(owner, len(body), partial(_shown, path, body, input))
 
 
-async def _read(files: SessionFiles, path: str) -> bytes:
+async def _read(files: ReadableFiles, path: str) -> bytes:
     """Returns the bytes of a file that is not too large to be looked at as a text."""
     file = await files.find(path)
     if file is not None and file.size > READ_MAX_BYTES:
@@ -98,44 +106,48 @@ async def _read(files: SessionFiles, path: str) -> bytes:
 
 
 def _shown(path: str, body: bytes, input: Mapping[str, object]) -> str:
-    """Returns the lines of a file that a call asks for. May take a moment: to be called in a thread."""
-    lines = list(io.StringIO(_text(path, body), newline="\n"))
+    """Returns the lines of a file that a call asks for."""
+    _check_text(path, body)
+    # Counted and passed over as bytes: as texts, short lines would take thirty times the memory of the file.
+    count = body.count(b"\n") + (not body.endswith(b"\n") and len(body) > 0)
     first = _number(input, "offset", 1)
-    if first > max(1, len(lines)):
-        raise ToolFailed(f"{path} has {len(lines)} lines")
+    if first > max(1, count):
+        raise ToolFailed(f"{path} has {count} lines")
     shown: list[str] = []
     size, last = 0, first - 1
-    for number, line in enumerate(lines[first - 1 : first - 1 + _number(input, "limit", LINES_MAX)], first):
+    lines = islice(io.BytesIO(body), first - 1, first - 1 + _number(input, "limit", LINES_MAX))
+    for number, line in enumerate(map(bytes.decode, lines), first):
         part = f"{number:6}\t{line}" if input.get("numbers") else line
         if shown and size + len(part) > TEXT_MAX:
             break
         shown.append(part if len(part) <= TEXT_MAX else f"{part[:TEXT_MAX]}\n[the line has {len(line)} characters]\n")
         size, last = size + len(part), number
-    rest = f"\n[lines {first} to {last} of {len(lines)}; read on with offset={last + 1}]" if last < len(lines) else ""
+    rest = f"\n[lines {first} to {last} of {count}; read on with offset={last + 1}]" if last < count else ""
     return f"{''.join(shown)}{rest}" or "[the file is empty]"
 
 
-async def _write_file(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _write_file(files: SessionFiles, input: Mapping[str, object], owner: str) -> str:
     path, before = str(input["path"]), await files.find(str(input["path"]))
     written = await files.write(path, _bytes(input["content"]), executable=before is not None and before.executable)
     return f"{'Created' if before is None else 'Replaced'} {written.path}: {written.size:,} bytes"
 
 
-async def _edit_file(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _edit_file(files: SessionFiles, input: Mapping[str, object], owner: str) -> str:
     path = str(input["path"])
     old, new = (
         str(input[names[0] if names[0] in input else names[1]]) for names in (("old", "old_string"), ("new", "new_string"))
     )
     every = bool(input.get("all", input.get("replace_all")))
     before = await files.find(path)
-    body, count = await anyio.to_thread.run_sync(_edited, path, await _read(files, path), old, new, every)
-    written = await files.write(path, body, executable=before is not None and before.executable)
+    body = await _read(ReadableFiles(files), path)
+    edited, count = await go_through(owner, len(body), partial(_edited, path, body, old, new, every))
+    written = await files.write(path, edited, executable=before is not None and before.executable)
     return f"Replaced {count} {'place' if count == 1 else 'places'} in {written.path}, which has {written.size:,} bytes now"
 
 
 def _edited(path: str, body: bytes, old: str, new: str, every: bool) -> tuple[bytes, int]:
-    """Returns the new bytes of a file, and how often the text stood in it. May take a moment: to be called in a thread."""
-    text = _text(path, body)
+    """Returns the new bytes of a file, and how often the text stood in it."""
+    text = _check_text(path, body)
     count = text.count(old)
     if not count:
         raise ToolFailed(f"The text does not stand in {path}; read the file, and copy the text with its spaces and line breaks")
@@ -151,28 +163,29 @@ def _edited(path: str, body: bytes, old: str, new: str, every: bool) -> tuple[by
     return _bytes(text.replace(old, new)), count
 
 
-async def _list_files(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _list_files(files: ReadableFiles, input: Mapping[str, object], owner: str) -> str:
     return _listed(await files.list(str(input.get("path", ""))))
 
 
-async def _find_files(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _find_files(files: ReadableFiles, input: Mapping[str, object], owner: str) -> str:
     matches = glob_pattern(str(input["pattern"]))
-    return _listed([file for file in await files.list(str(input.get("path", ""))) if matches(file.path)])
+    return _listed([file for file in await files.list(str(input.get("path", ""))) if matches(file.path.removeprefix("/"))])
 
 
-async def _search_files(files: SessionFiles, input: Mapping[str, object]) -> str:
+async def _search_files(files: ReadableFiles, input: Mapping[str, object], owner: str) -> str:
     pattern = pattern_of(str(input["pattern"]), ignore_case=bool(input.get("ignore_case")))
     glob = input.get("glob")
     matches = glob_pattern(str(glob)) if glob is not None else lambda path: True
     search, left = FileSearch(pattern), SEARCHED_BYTES_MAX
     for file in await files.list(str(input.get("path", ""))):
-        if not matches(file.path):
+        if not matches(file.path.removeprefix("/")):
             continue
         left -= file.size
         if left < 0 or search.is_full:
             search.cut_off = True
             break
-        await anyio.to_thread.run_sync(search.look, file.path, await files.read(file.path))
+        body = await files.read(file.path)
+        await go_through(owner, len(body), partial(search.look, file.path, body))
     return search.shown()
 
 
@@ -183,7 +196,8 @@ def _listed(files: Sequence[SessionFile]) -> str:
     return "\n".join(lines) or "[no files]"
 
 
-def _text(path: str, body: bytes) -> str:
+def _check_text(path: str, body: bytes) -> str:
+    """Returns a file that is text; `ToolFailed` for another."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -206,17 +220,19 @@ def _number(input: Mapping[str, object], name: str, default: int) -> int:
 
 
 FILE_TOOLS: tuple[FileTool, ...] = (
-    FileTool(spec=_spec("read_file", _READ_ABOUT, ("path",), **_READ_PROPERTIES), traits=_READ, work=_read_file),
-    FileTool(spec=_spec("write_file", _WRITE_ABOUT, ("path", "content"), **_WRITE_PROPERTIES), traits=_WRITE, work=_write_file),
+    FileTool(spec=_spec("read_file", _READ_ABOUT, ("path",), **_READ_PROPERTIES), traits=_READ, reads=_read_file),
+    FileTool(
+        spec=_spec("write_file", _WRITE_ABOUT, ("path", "content"), **_WRITE_PROPERTIES), traits=_WRITE, writes=_write_file
+    ),
     FileTool(
         spec=_spec("edit_file", _EDIT_ABOUT.format(all="all"), ("path", "old", "new"), **_edit_properties("old", "new", "all")),
         traits=_WRITE,
-        work=_edit_file,
+        writes=_edit_file,
     ),
     FileTool(
         spec=_spec("list_files", "Lists the files of the session with their sizes.", (), path=_FOLDER),
         traits=_READ,
-        work=_list_files,
+        reads=_list_files,
     ),
     FileTool(
         spec=_spec(
@@ -227,7 +243,7 @@ FILE_TOOLS: tuple[FileTool, ...] = (
             path=_FOLDER,
         ),
         traits=_READ,
-        work=_find_files,
+        reads=_find_files,
     ),
     FileTool(
         spec=_spec(
@@ -241,11 +257,11 @@ FILE_TOOLS: tuple[FileTool, ...] = (
             ignore_case={"type": "boolean"},
         ),
         traits=_READ,
-        work=_search_files,
+        reads=_search_files,
     ),
     # As AgentX 2.9 calls them.
-    FileTool(spec=_spec("read", _READ_ABOUT, ("path",), **_READ_PROPERTIES), traits=_READ, work=_read_file),
-    FileTool(spec=_spec("write", _WRITE_ABOUT, ("path", "content"), **_WRITE_PROPERTIES), traits=_WRITE, work=_write_file),
+    FileTool(spec=_spec("read", _READ_ABOUT, ("path",), **_READ_PROPERTIES), traits=_READ, reads=_read_file),
+    FileTool(spec=_spec("write", _WRITE_ABOUT, ("path", "content"), **_WRITE_PROPERTIES), traits=_WRITE, writes=_write_file),
     FileTool(
         spec=_spec(
             "edit",
@@ -254,6 +270,6 @@ FILE_TOOLS: tuple[FileTool, ...] = (
             **_edit_properties("old_string", "new_string", "replace_all"),
         ),
         traits=_WRITE,
-        work=_edit_file,
+        writes=_edit_file,
     ),
 )

@@ -2,24 +2,19 @@
 
 from collections.abc import Mapping
 
-from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
-from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, text_result
+from agentvm.tools.base import CallContext, CallResult, CallTraits, TraitsOfTool, text_result, tool_spec
 
-_SPEC = ToolSpec(
-    name="load_skill",
-    description=(
+_SPEC = tool_spec(
+    "load_skill",
+    (
         "Reads a skill of this agent: instructions for a task, and the names of its files. With path it reads one of the "
         "files. Read the skill before you begin with a task that fits its description."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "minLength": 1, "maxLength": 64},
-            "path": {"type": "string", "minLength": 1, "maxLength": 200, "description": "A file of the skill"},
-        },
-        "required": ["name"],
-        "additionalProperties": False,
+    ["name"],
+    {
+        "name": {"type": "string", "minLength": 1, "maxLength": 64},
+        "path": {"type": "string", "minLength": 1, "maxLength": 200, "description": "A file of the skill"},
     },
 )
 
@@ -40,6 +35,7 @@ class LoadSkill(TraitsOfTool):
         result: dict[str, object] = {"skill": part.text}
         if part.files:
             result["files"] = [{"path": one, "bytes": size} for one, size in part.files.items()]
+            result["folder"] = f"/skills/{input['name']}"
         if part.allowed_tools is not None:
             result["onlyTools"] = list(part.allowed_tools)
             result["rule"] = "While you follow this skill, use no tools but load_skill and those of onlyTools that you have."

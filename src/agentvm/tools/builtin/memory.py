@@ -1,4 +1,4 @@
-"""remember, forget — the notes that the agents of a container are told in every conversation."""
+"""remember, forget — the notes in every prompt of the agents of a container."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.model.memory import MEMORY_ID_MAX, MEMORY_TEXT_MAX, MemoryId
-from agentvm.tools.base import CallContext, CallMemory, CallResult, CallTraits, TraitsOfTool, sound
+from agentvm.tools.base import CallContext, CallMemory, CallResult, CallTraits, TraitsOfTool, plain_text
 
 _TRAITS = CallTraits.of("write", world="closed", repeat="safe")
 
@@ -28,7 +28,7 @@ class MemoryTool(TraitsOfTool):
 
 
 async def _remember(memory: CallMemory, input: Mapping[str, object]) -> object:
-    text = " ".join(sound(str(input["text"])).split())
+    text = " ".join(plain_text(str(input["text"])).split())
     if not text:
         raise ToolFailed("The text is empty.")
     existing = next((one for one in await memory.list() if one.text == text), None)

@@ -1,7 +1,7 @@
 """Readable — the text of a web page: headings, paragraphs, lists, tables, links and code, as Markdown-like lines.
 
 Pages are a stranger's, and the parser of the standard library takes quadratic time for some: it is fed in pieces, and stopped
-when what it cannot finish grows, or when its time is over. Text that only a browser would hide is left in.
+when its unfinished part grows, or when its time is over. Text that only a browser would hide is left in.
 """
 
 import re

@@ -1,9 +1,10 @@
 """run_python, run_shell — code that the model has written, each call a job in a sandbox of its own.
 
-The sandbox is that of the agent's image. Without a network a job can change nothing but the files of the session, and those are
-stored with its result: so a call whose job was lost is simply made again.
+The sandbox is that of the agent's image. Unless that is persistent or has a network, a job can only change the files of the
+session, and those are stored with its result: a call whose job was lost is therefore repeated.
 """
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,23 +13,30 @@ from typing import Any, Literal
 import msgspec
 
 from agentvm.drivers.base import ToolSpec
-from agentvm.model.base import Record
-from agentvm.model.tier import Job, JobResult, JobUsage
+from agentvm.model.tier import Job
 from agentvm.model.tool import Effect, Repeat, World
 from agentvm.resources.sandbox import SandboxLimits
-from agentvm.tools.base import CallContext, CallResult, sound
+from agentvm.tools.base import CallContext, CallResult, tool_spec
+from agentvm.tools.code_outcome import code_outcome
 from agentvm.tools.metered_jobs import MeteredJobs
-from agentvm.tools.sandbox_jobs import WALL_MAX_MS, SandboxSpec, limits_of, need_of, rendered_sandbox, text_of
+from agentvm.tools.sandbox_jobs import (
+    WALL_MAX_MS,
+    SandboxSpec,
+    call_seconds,
+    image_of,
+    limits_of,
+    need_of,
+    rendered_sandbox,
+)
 from agentvm.tools.session_jobs import keep_files, place_files
 
 CodeEngine = Literal["python", "shell"]
 CODE_MAX = 1024 * 1024
 """Characters of one program."""
 SIGNATURES_MAX = 40
-"""Tools whose parameters are told together with `run_python`."""
-GRACE_SECONDS = 10.0
-"""Time beyond that of the job, for its start and its end."""
+"""Maximum tools whose parameters are part of the description of `run_python`."""
 
+_NAMES_TOOLS = re.compile(r"\btools\b")
 _PYTHON = (
     "Runs a Python program and returns what it printed. The value of the last expression is returned as well. The program sees "
     "the standard library, and begins in the folder /workspace. Files attached to the user's message are in /in, which the "
@@ -43,9 +51,7 @@ _TIMEOUT = {"type": "integer", "minimum": 1, "maximum": WALL_MAX_MS}
 
 def _spec(name: str, description: str, member: str, about: str, **more: object) -> ToolSpec:
     code = {"type": "string", "minLength": 1, "maxLength": CODE_MAX, "description": about}
-    properties = {member: code, **more}
-    schema = {"type": "object", "properties": properties, "required": [member], "additionalProperties": False}
-    return ToolSpec(name=name, description=description, input_schema=schema)
+    return tool_spec(name, description, [member], {member: code, **more})
 
 
 RUN_PYTHON = _spec("run_python", _PYTHON, "code", "The text of the program")
@@ -65,25 +71,6 @@ CODE_TOOLS: tuple[tuple[ToolSpec, CodeEngine], ...] = ((RUN_PYTHON, "python"), (
 """The tools of this module, each with its engine."""
 
 
-class CodeOutcome(Record):
-    """The end of a program, as the model is told."""
-
-    exit_code: int | None
-    """None for a program that was killed."""
-    signal: str | None = None
-    truncated: bool
-    timed_out: bool
-    oom: bool = False
-    duration_ms: int
-    usage: JobUsage
-    files: list[str]
-    """Files that were added, changed or deleted."""
-    # The long ones come last: the end of a result is cut off.
-    stderr: str
-    stdout: str
-    value: object = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCode:
     """The tools `run_python`, `run_shell` and `sh`."""
@@ -96,25 +83,36 @@ class RunCode:
     writes_files: bool = True
 
     @property
+    def has_network(self) -> bool:
+        return bool(self.sandbox.hosts)
+
+    @property
     def world(self) -> World:
-        return "open" if self.sandbox.hosts else "closed"
+        return "open" if self.has_network else "closed"
 
     @property
     def repeat(self) -> Repeat:
-        return "never" if self.sandbox.hosts else "safe"
+        return "never" if self.sandbox.hosts or self.sandbox.persistent else "safe"
 
     @property
     def timeout_seconds(self) -> float:
-        wall_ms = WALL_MAX_MS if self.runs_programs else limits_of(self.sandbox.limits).wall_ms
-        return wall_ms / 1000 + GRACE_SECONDS
+        limits = limits_of(self.sandbox.limits)
+        limits = msgspec.structs.replace(limits, wall_ms=WALL_MAX_MS) if self.runs_programs else limits
+        return call_seconds(limits, self.sandbox.packages)
 
     @property
     def runs_programs(self) -> bool:
-        """Whether the code may call tools. It may be run again, so it must not reach the network by itself.
+        """Whether the code may call tools. It may be run again, so it must have no effect by itself.
 
-        Only the tier process passes calls on.
+        Only the tier process passes calls on, which has neither images nor sandboxes that live on.
         """
-        return self.engine == "python" and not self.sandbox.hosts and self.sandbox.isolator in (None, "process")
+        box = self.sandbox
+        return (
+            self.engine == "python"
+            and not (box.hosts or box.persistent)
+            and image_of(box) is None
+            and box.isolator in (None, "process")
+        )
 
     def within(self, rendered: Mapping[str, Any]) -> "RunCode":
         """Returns the tool in the sandbox of an image."""
@@ -125,12 +123,12 @@ class RunCode:
         return await self.jobs.why_missing(self.engine)
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
-        """Runs the code. However it ends is a result: the model reads the exit code and what was written."""
+        """Runs the code. Every end is a result: the model reads the exit code and the output."""
         timeout_ms = input.get("timeout")
         own = SandboxLimits(timeout_ms=timeout_ms if isinstance(timeout_ms, int) else None)
         code = _code(input)
         # A program that does not name them runs on any tier.
-        others = context.others if self.runs_programs and "tools" in code else None
+        others = context.others if self.runs_programs and _NAMES_TOOLS.search(code) else None
         job = Job(
             engine=self.engine,
             code=code,
@@ -140,7 +138,9 @@ class RunCode:
             limits=limits_of(self.sandbox.limits, own),
             network=self.sandbox.hosts,
             functions={} if others is None else {spec.name: tuple(_parameters(spec)) for spec in others.tools},
+            known=() if others is None else tuple(others.known),
             key=context.key,
+            keep=context.session if self.sandbox.persistent else "",
         )
         if others is not None and self.sandbox.limits.timeout_ms is None:
             # Its calls take their time, too.
@@ -148,7 +148,7 @@ class RunCode:
         job = await place_files(job, context)
         need, calls = need_of(job, self.sandbox), None if others is None else others.call
         result = await keep_files(await self.jobs.run_call(context, need, job, calls), context)
-        return CallResult(type="json", value=msgspec.to_builtins(_outcome(result)))
+        return CallResult(type="json", value=code_outcome(result))
 
 
 def programs_text(tools: Sequence[ToolSpec]) -> str:
@@ -179,19 +179,3 @@ def _code(input: Mapping[str, object]) -> str:
     code = next(str(input[name]) for name in ("code", "script", "command") if name in input)
     folder = input.get("cwd")
     return code if folder is None else f"cd -- {shlex.quote(str(folder))} || exit\n{code}"
-
-
-def _outcome(result: JobResult) -> CodeOutcome:
-    return CodeOutcome(
-        exit_code=result.exit_code,
-        signal=result.signal,
-        stdout=sound(text_of(result.stdout)),
-        stderr=sound(text_of(result.stderr)),
-        truncated=result.truncated,
-        timed_out=result.timed_out,
-        oom=result.oom,
-        duration_ms=result.duration_ms,
-        usage=result.usage,
-        files=sorted({*result.files, *result.deleted}),
-        value=result.value,
-    )

@@ -1,50 +1,49 @@
-"""wake_me — lets the agent go on at a later time; until then the turn is parked, which costs a row."""
+"""wake_me — lets the agent continue at a later time; until then the turn is parked, which costs a row."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.model.ids import Clock
-from agentvm.model.tool import Effect, Repeat, World
-from agentvm.tools.base import TIMEOUT_SECONDS, CallContext, InputRequired, Outcome, text_result
+from agentvm.tools.base import (
+    CallContext,
+    CallTraits,
+    InputRequired,
+    Outcome,
+    TraitsOfTool,
+    text_result,
+    tool_spec,
+)
 
 LONGEST_SECONDS = 366 * 86_400
 NOTE_MAX = 2_000
 
-_SPEC = ToolSpec(
-    name="wake_me",
-    description=(
+_SPEC = tool_spec(
+    "wake_me",
+    (
         "Waits, and lets you go on later: `in` a number of seconds, or `at` a time with its offset, such as "
         "2026-11-17T09:00:00+01:00. Use it instead of asking again and again. You get the note back when the time has come."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "in": {"type": "integer", "minimum": 1, "maximum": LONGEST_SECONDS, "description": "Seconds from now"},
-            "at": {"type": "string", "maxLength": 40, "description": "ISO 8601, with an offset or Z"},
-            "note": {"type": "string", "minLength": 1, "maxLength": NOTE_MAX, "description": "What to do then"},
-        },
-        "required": ["note"],
-        "additionalProperties": False,
+    ["note"],
+    {
+        "in": {"type": "integer", "minimum": 1, "maximum": LONGEST_SECONDS, "description": "Seconds from now"},
+        "at": {"type": "string", "maxLength": 40, "description": "ISO 8601, with an offset or Z"},
+        "note": {"type": "string", "minLength": 1, "maxLength": NOTE_MAX, "description": "What to do then"},
     },
 )
 
 
-class WakeMe:
+class WakeMe(TraitsOfTool):
     """The tool `wake_me`."""
 
     spec = _SPEC
-    effect: Effect = "read"
-    world: World = "closed"
-    repeat: Repeat = "safe"
-    timeout_seconds = TIMEOUT_SECONDS
+    traits = CallTraits.of("read", world="closed")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
-        """Asks to be woken; called again when the time has come, returns the note."""
+        """Requests a timer; called again at that time, returns the note."""
         now = self._clock()
         if context.resumption is None:
             return InputRequired(questions={}, kind="timer", until=wake_time(input, now))

@@ -1,4 +1,4 @@
-"""MCP connection — one negotiated session with one server, for one person or for all whom its operator lets share it.
+"""MCP connection — one negotiated session with one server, for one person or for all that its operator lets share it.
 
 The session runs in its own task, so that a call can be cancelled without harm to the others. Its end has one cause, which every
 waiting call is told. The SDK negotiates and frames; its checks of results are not used, since they would run a stranger's
@@ -6,8 +6,8 @@ patterns on the event loop.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 import anyio
 import httpx2
@@ -23,7 +23,16 @@ from pydantic import TypeAdapter
 from agentvm.errors import AgentVMError, ToolFailed, from_code, shorten
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.log import get_logger
-from agentvm.tools.base import CallContext, CallProgress, ConsentRequired, InputRequired, Outcome, Resumption, sound
+from agentvm.tools.base import (
+    HELD_SECONDS,
+    CallContext,
+    CallProgress,
+    ConsentRequired,
+    InputRequired,
+    Outcome,
+    Resumption,
+    plain_text,
+)
 from agentvm.tools.mcp.listing import ListedTool, ListReading
 from agentvm.tools.mcp.results import answers, call_result, input_required, question, url_questions
 from agentvm.tools.mcp.stdio import LINE_MAX_BYTES, StdioProcess, stdio_transport
@@ -34,11 +43,12 @@ logger = get_logger(__name__)
 # The SDK logs what servers say, and what they are sent.
 logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 
+DIAL_SECONDS = 900.0
+"""Time in which the streams to a server must be open: the packages of a program are installed before it is started."""
 HANDSHAKE_SECONDS = 30.0
 CLOSE_SECONDS = 2.0
-ELICITATION_SECONDS = 60.0
 ABANDONED_MAX = 3
-"""Calls in a row that a server may leave unanswered before it is replaced."""
+"""Requests in a row that a server may leave unanswered before it is replaced."""
 KEY_META = "agentvm/key"
 _PAGES_MAX = 20
 _AGAIN_MAX = 5
@@ -52,11 +62,11 @@ _CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 OpenProcess = Callable[[], AbstractAsyncContextManager[StdioProcess]]
 Dial = Callable[[], AbstractAsyncContextManager[Streams]]
-"""Opens the streams to a server; leaving them ends whatever was started."""
+"""Opens the streams to a server; leaving them ends the process, if one was started."""
 
 
 def dial_process(open_process: OpenProcess, max_bytes: int = LINE_MAX_BYTES) -> Dial:
-    """Dials a server that is a program. The end of its stderr is logged, since nobody else sees it."""
+    """Dials a server that is a program. The end of its stderr is logged, since it is shown nowhere else."""
 
     @asynccontextmanager
     async def dial() -> AsyncIterator[Streams]:
@@ -66,7 +76,7 @@ def dial_process(open_process: OpenProcess, max_bytes: int = LINE_MAX_BYTES) -> 
                     yield streams
             finally:
                 if tail := process.stderr_tail.strip():
-                    logger.info("mcp.server_stderr", tail=sound(tail)[-_MESSAGE_MAX:])
+                    logger.info("mcp.server_stderr", tail=plain_text(tail)[-_MESSAGE_MAX:])
 
     return dial
 
@@ -75,15 +85,16 @@ def dial_url(
     http: SafeHttp,
     url: str,
     *,
+    owner: str | None = None,
     auth: httpx2.Auth | None = None,
     headers: Mapping[str, str] | None = None,
     max_bytes: int = LINE_MAX_BYTES,
 ) -> Dial:
-    """Dials a server on the web, through the checked transport. Redirects to another origin are not followed."""
+    """Dials a server on the web for a tenant, through the checked transport. Redirects to another origin are not followed."""
 
     @asynccontextmanager
     async def dial() -> AsyncIterator[Streams]:
-        async with http.client(redirects=0, max_bytes=max_bytes, auth=auth) as client:
+        async with http.client(owner=owner, redirects=0, max_bytes=max_bytes, auth=auth) as client:
             client.headers.update(headers or {})
             async with streamable_http_client(url, http_client=client, max_sse_event_size=max_bytes) as streams:
                 yield streams
@@ -114,7 +125,7 @@ class McpConnection:
     async def run(self) -> None:
         """Negotiates and holds the session until it is closed or fails."""
         client = Client(
-            self._dial(),
+            self._open_streams(),
             mode="auto",
             cache=None,
             client_info=types.Implementation(name="agentvm", version=VERSION),
@@ -123,7 +134,7 @@ class McpConnection:
         )
         try:
             with self._scope:
-                self._scope.deadline = anyio.current_time() + HANDSHAKE_SECONDS
+                self._scope.deadline = anyio.current_time() + DIAL_SECONDS
                 async with client:
                     self._session, self.version = client.session, client.protocol_version
                     self._scope.deadline = float("inf")
@@ -138,6 +149,13 @@ class McpConnection:
             self._session = None
             self.ended.set()
             self.ready.set()
+
+    @asynccontextmanager
+    async def _open_streams(self) -> AsyncIterator[Streams]:
+        async with self._dial() as streams:
+            if not self._closing.is_set():
+                self._scope.deadline = anyio.current_time() + HANDSHAKE_SECONDS
+            yield streams
 
     def close(self) -> None:
         """Ends the session; it has `CLOSE_SECONDS` to say goodbye."""
@@ -158,7 +176,8 @@ class McpConnection:
         for _ in range(_PAGES_MAX):
             request = types.ListToolsRequest(params=types.PaginatedRequestParams(cursor=cursor))
             try:
-                page = await self._open_session().send_request(request, types.ListToolsResult)
+                with self._answered():
+                    page = await self._open_session().send_request(request, types.ListToolsResult)
             except MCPError as error:
                 raise await self._explained(error) from None
             except ValueError:
@@ -173,7 +192,7 @@ class McpConnection:
     async def call(
         self, tool: str, input: Mapping[str, object], context: CallContext, *, keyed: bool, copies_to_headers: bool = False
     ) -> Outcome:
-        """Calls a tool. Questions and a missing consent are outcomes; a state that the server no longer knows is asked anew."""
+        """Calls a tool. Questions and a missing consent are outcomes; a state that the server dropped is requested again."""
         if copies_to_headers and not self._headers_known:
             # The session learns which arguments become headers.
             await self._open_session().list_tools()
@@ -198,7 +217,9 @@ class McpConnection:
         self, tool: str, input: Mapping[str, object], context: CallContext, keyed: bool, resumption: Resumption | None
     ) -> Outcome:
         async def heard(progress: float, total: float | None, message: str | None) -> None:
-            context.progress(CallProgress(progress=progress, total=total, message=message and sound(message)[:_MESSAGE_MAX]))
+            context.progress(
+                CallProgress(progress=progress, total=total, message=message and plain_text(message)[:_MESSAGE_MAX])
+            )
 
         meta = {KEY_META: context.key} if keyed else {}
         request = types.CallToolRequest(
@@ -210,16 +231,27 @@ class McpConnection:
         number = object()
         self._calls[number] = context
         try:
-            result = await self._open_session().send_request(request, _CALLED, progress_callback=heard)
+            with self._answered():
+                result = await self._open_session().send_request(request, _CALLED, progress_callback=heard)
         except ValueError:
             raise ToolFailed(f"{self.name} answers in a form that is not MCP") from None
+        finally:
+            del self._calls[number]
+        return input_required(result) if isinstance(result, types.InputRequiredResult) else call_result(result)
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Counts consecutive requests that were cancelled without an answer, including those for the list of tools."""
+        try:
+            yield
         except anyio.get_cancelled_exc_class():
             self._abandoned += 1
             raise
-        finally:
-            del self._calls[number]
+        except (MCPError, ValueError):
+            # A refusal is an answer, and so is one that cannot be read.
+            self._abandoned = 0
+            raise
         self._abandoned = 0
-        return input_required(result) if isinstance(result, types.InputRequiredResult) else call_result(result)
 
     async def _refused(self, error: MCPError) -> Outcome:
         if error.code == types.URL_ELICITATION_REQUIRED and (required := url_questions(error.data)) is not None:
@@ -233,7 +265,7 @@ class McpConnection:
         """Returns the error for the caller: of a session that has ended, the cause of its end."""
         # Servers use the same number for errors of their own.
         if (error.code, error.message) != (types.CONNECTION_CLOSED, "Connection closed"):
-            return ToolFailed(f"{self.name} refused the call: {shorten(sound(error.message))}")
+            return ToolFailed(f"{self.name} refused the call: {shorten(plain_text(error.message))}")
         with anyio.move_on_after(_CAUSE_SECONDS):
             await self.ended.wait()
         return self.ending()
@@ -256,7 +288,7 @@ class McpConnection:
         # Of several calls it is not known whose question this is, and the answer may be private.
         if not self._shared and len(self._calls) == 1:
             (call,) = self._calls.values()
-            with anyio.move_on_after(ELICITATION_SECONDS):
+            with anyio.move_on_after(HELD_SECONDS):
                 try:
                     answer = await call.ask(question(params))
                 except ToolFailed:
@@ -293,11 +325,11 @@ def _cause(name: str, group: BaseExceptionGroup[BaseException]) -> AgentVMError:
             return leaf
     for leaf in leaves:
         if isinstance(leaf, MCPError) and leaf.code != types.CONNECTION_CLOSED:
-            return ToolFailed(f"{name} refused the connection: {shorten(sound(leaf.message))}")
+            return ToolFailed(f"{name} refused the connection: {shorten(plain_text(leaf.message))}")
         if isinstance(leaf, OAuthFlowError):
-            return ToolFailed(f"{name} could not be signed in to: {shorten(sound(str(leaf)))}")
+            return ToolFailed(f"{name} could not be signed in to: {shorten(plain_text(str(leaf)))}")
     logger.info("mcp.connection_failed", server=name, errors=[type(leaf).__name__ for leaf in leaves])
-    return ToolFailed(f"{name} does not speak MCP, or broke the connection off")
+    return ToolFailed(f"{name} does not speak MCP, or closed the connection")
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> "list[BaseException]":

@@ -5,7 +5,6 @@ token to another. There is no credential of the operator that could stand in for
 """
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,8 +16,10 @@ from agentvm.tools.base import Caller
 
 CALLBACK = "/v1/mcp/callback"
 """The page that an authorization server sends users back to."""
+CLIENT = "/v1/mcp/client"
+"""The document by which authorization servers know this server without a registration."""
 CONSENT_SECONDS = 60 * 60
-"""Time that a user has to consent; then he is asked anew."""
+"""Time that a user has to consent; then the consent is requested again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,19 @@ class TokenScope:
         return cls(Caller(tenant_id, user_id), server)
 
 
+def client_metadata(redirect_uri: str) -> dict[str, object]:
+    """Returns the description of this server as a client of authorization servers."""
+    return {
+        "redirect_uris": [redirect_uri],
+        "client_name": "AgentVM",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    }
+
+
 def new_state(tenant_id: str) -> str:
-    """Returns the state of a new consent: nobody can guess it, and the callback finds the tenant by it."""
+    """Returns the state of a new consent: it cannot be guessed, and the callback finds the tenant by it."""
     return f"{secrets.token_urlsafe(32)}.{tenant_id}"
 
 
@@ -73,7 +85,7 @@ class McpGrant(Record):
 
 
 class PendingConsent(Record):
-    """A wait for consent: what the callback has to know, whichever process it reaches."""
+    """A wait for consent: the facts for the callback, in whichever process it arrives."""
 
     tenant_id: str
     user_id: str
@@ -100,41 +112,7 @@ def read_pending(stored: bytes | None, issuer: str | None) -> PendingConsent:
     if stored is None:
         raise InvalidInput("This consent has expired, or was used already; make the call again")
     pending = msgspec.json.decode(stored, type=PendingConsent)
-    if (issuer is None and pending.issuer_required) or (issuer is not None and not _same(issuer, pending.issuer)):
+    # Compared as they are: two addresses that mean the same may belong to two servers.
+    if (issuer is None and pending.issuer_required) or (issuer is not None and issuer != pending.issuer):
         raise InvalidInput("This consent was given by another authorization server than the one that was asked")
     return pending
-
-
-def _same(issuer: str, expected: str | None) -> bool:
-    return expected is not None and issuer.rstrip("/") == expected.rstrip("/")
-
-
-class MemoryCredentials:
-    """A store in memory, for tests and embedders without a database. The clock gives seconds since 1970."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._grants: dict[TokenScope, bytes] = {}
-        self._pending: dict[str, tuple[bytes, float]] = {}
-        self._clock = clock
-
-    async def load(self, scope: TokenScope) -> bytes | None:
-        return self._grants.get(scope)
-
-    async def save(self, scope: TokenScope, grant: bytes) -> None:
-        self._grants[scope] = grant
-
-    async def forget(self, scope: TokenScope) -> None:
-        self._grants.pop(scope, None)
-
-    async def put_pending(self, state: str, pending: bytes, expires_at: float) -> None:
-        now = self._clock()
-        self._pending = {key: value for key, value in self._pending.items() if value[1] > now}
-        self._pending[state] = (pending, expires_at)
-
-    async def find_pending(self, state: str) -> bytes | None:
-        pending, expires_at = self._pending.get(state, (None, 0.0))
-        return pending if expires_at > self._clock() else None
-
-    async def take_pending(self, state: str) -> bytes | None:
-        pending, expires_at = self._pending.pop(state, (None, 0.0))
-        return pending if expires_at > self._clock() else None

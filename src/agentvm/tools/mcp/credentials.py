@@ -14,7 +14,7 @@ from agentvm.tools.mcp.consent import McpGrant, PendingConsent, TokenScope, tena
 
 
 def digest_state(state: str) -> str:
-    """Returns the form in which a state is stored: whoever reads the database cannot answer for a user."""
+    """Returns the form in which a state is stored: a reader of the database cannot answer for a user."""
     return hashlib.sha256(state.encode()).hexdigest()
 
 

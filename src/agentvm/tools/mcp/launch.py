@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from agentvm.model.base import Record
 from agentvm.model.secret import Secret
-from agentvm.model.tier import Job, JobLimits
+from agentvm.model.tier import Job, JobLimits, Need, TierRules
 from agentvm.tiers.base import Process
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp.servers import Launch
@@ -16,13 +17,23 @@ CPU_MAX_SECONDS = 3_600
 WRITTEN_MAX_BYTES = 2**40
 """Bytes that a process may write in its life; a call is bounded by the connection."""
 
-OpenJob = Callable[[Job], AbstractAsyncContextManager[Process]]
-Prepare = Callable[[str, McpServerSettings, Caller], Awaitable[Job]]
-"""Returns the job of a server for a caller: the files and limits of its sandbox, and the secrets that were granted to it."""
+
+class ServerProgram(Record):
+    """The program of a server, ready to be started."""
+
+    need: Need
+    job: Job
+    rules: TierRules = TierRules()
+    """Rules of the tenant whose users call it."""
+
+
+OpenProgram = Callable[[ServerProgram], AbstractAsyncContextManager[Process]]
+Prepare = Callable[[str, McpServerSettings, Caller], Awaitable[ServerProgram]]
+"""Returns the program for a caller: with the files, packages and limits of its sandbox, and the secrets granted to it."""
 
 
 def server_job(settings: McpServerSettings, secrets: Mapping[str, Secret], base: Job | None = None) -> Job:
-    """Returns the job of a server. `base` has the files, network and limits of its sandbox; its time is the connection's."""
+    """Returns the job of a server. `base` has the values of its sandbox; its time is the connection's."""
     sandbox = base or Job(engine="command")
     limits = JobLimits(
         wall_ms=LIFE_MAX_MS,
@@ -40,16 +51,17 @@ def server_job(settings: McpServerSettings, secrets: Mapping[str, Secret], base:
         files=sandbox.files,
         executable=sandbox.executable,
         network=sandbox.network,
+        packages=sandbox.packages,
         limits=limits,
     )
 
 
-def jailed_launch(open_job: OpenJob, prepare: Prepare) -> Launch:
-    """Returns what starts a server for a caller: the job is prepared, and opened in the tier."""
+def jailed_launch(open_program: OpenProgram, prepare: Prepare) -> Launch:
+    """Returns a function that starts a server for a caller: the program is prepared, and opened in a tier."""
 
     @asynccontextmanager
     async def launch(server_id: str, settings: McpServerSettings, caller: Caller) -> AsyncIterator[Process]:
-        async with open_job(await prepare(server_id, settings, caller)) as process:
+        async with open_program(await prepare(server_id, settings, caller)) as process:
             yield process
 
     return launch

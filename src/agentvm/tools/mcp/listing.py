@@ -1,7 +1,7 @@
-"""MCP lists — the tools that a server offers, examined before a model hears of them, and compared with what was pinned.
+"""MCP lists — the tools of a server, validated before a model receives them, and compared with the pinned ones.
 
-A server's texts are a stranger's: descriptions are cut and cleaned, names and schemas checked. The digest is taken over what
-the server said, not over what was made of it, so that a change cannot hide in what is removed.
+A server's texts are a stranger's: descriptions are cut and cleaned, names and schemas checked. The digest is computed from the
+server's original text, not from the cleaned one, so that a change cannot hide in a removed part.
 """
 
 import difflib
@@ -20,7 +20,7 @@ from agentvm.errors.tool import McpChanged
 from agentvm.model.base import Record
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources.schema import check_schema
-from agentvm.tools.base import sound
+from agentvm.tools.base import plain_text
 
 DESCRIPTION_MAX = 4_000
 LISTED_MAX = 500
@@ -93,7 +93,7 @@ class Listing(Record):
         return tuple(self.tools[name] for name in names)
 
     def pinned(self, name: str, pin: str, old: "ListedTool | None" = None) -> ListedTool:
-        """Returns a tool that is still what it was; `McpChanged` says what is not, with the difference from `old`."""
+        """Returns a tool that is unchanged; `McpChanged` names the changes, with the difference from `old`."""
         tool = self.tools.get(name)
         if tool is None:
             why = self.unusable.get(name, "the server no longer offers it")
@@ -103,7 +103,7 @@ class Listing(Record):
         changes = {} if old is None else difference(old, tool)
         members = f" ({', '.join(changes)})" if changes else ""
         raise McpChanged(
-            f"{shorten(name)} is suspended: the server describes it otherwise than when it was pinned{members}; "
+            f"{shorten(name)} is suspended: the server has changed its description since it was pinned{members}; "
             "whoever publishes the tool can review the change and publish it again with avm resource pin",
             details={"tool": name, "pinned": pin, "current": self.digests[name], "changes": changes},
         )
@@ -117,7 +117,7 @@ def examine(tools: Iterable[ListedTool]) -> Listing:
         if count >= LISTED_MAX:
             unusable["…"] = f"a server may have {LISTED_MAX} tools"
             break
-        name = shorten(sound(tool.name))
+        name = shorten(plain_text(tool.name))
         if tool.name in good or tool.name in unusable:
             good.pop(tool.name, None)
             unusable[name] = "the server offers two tools of this name"
@@ -142,11 +142,19 @@ def _fault(tool: ListedTool) -> str | None:
             check_schema("outputSchema", tool.output_schema)
     except (ResourceInvalid, ResourceTooLarge) as error:
         return str(error)
-    return None
+    return _header_fault(tool) if tool.copies_to_headers else None
+
+
+def _header_fault(tool: ListedTool) -> str | None:
+    # Of the package that makes the headers; a list that was read has loaded it.
+    from mcp.shared.inbound import find_invalid_x_mcp_header  # noqa: PLC0415
+
+    fault = find_invalid_x_mcp_header(tool.input_schema)
+    return None if fault is None else f"its arguments cannot become HTTP headers: {fault}"
 
 
 def clean(text: str) -> str:
-    """Returns a stranger's text without characters that people do not see, cut to `DESCRIPTION_MAX`."""
+    """Returns an untrusted text without characters that people do not see, cut to `DESCRIPTION_MAX`."""
     visible = "".join(
         character for character in text if character in "\n\t" or unicodedata.category(character) not in _INVISIBLE
     )

@@ -23,17 +23,18 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from pydantic import AnyUrl, BaseModel
+from pydantic import BaseModel
 
 from agentvm.errors import InvalidInput, ToolFailed, shorten
 from agentvm.errors.tool import McpConsentRequired
-from agentvm.tools.base import Caller, sound
+from agentvm.tools.base import Caller, plain_text
 from agentvm.tools.mcp.consent import (
     CONSENT_SECONDS,
     McpCredentials,
     McpGrant,
     PendingConsent,
     TokenScope,
+    client_metadata,
     new_state,
     read_pending,
 )
@@ -91,7 +92,7 @@ class McpOAuth:
         self._redirect_uri, self._client_metadata_url = redirect_uri, client_metadata_url
 
     async def auth(self, scope: TokenScope) -> httpx2.Auth:
-        """Returns what adds the user's token to the requests of one connection."""
+        """Returns the authentication that adds the user's token to the requests of one connection."""
         storage = _Storage(scope, self._credentials, self._clock)
         grant = await storage.grant()
 
@@ -103,13 +104,7 @@ class McpOAuth:
 
         provider = OAuthClientProvider(
             scope.server,
-            OAuthClientMetadata(
-                redirect_uris=[AnyUrl(self._redirect_uri)],
-                client_name="AgentVM",
-                grant_types=["authorization_code", "refresh_token"],
-                response_types=["code"],
-                token_endpoint_auth_method="none",
-            ),
+            OAuthClientMetadata.model_validate(client_metadata(self._redirect_uri)),
             storage,
             redirect_handler=consent,
             callback_handler=never,
@@ -131,7 +126,7 @@ class McpOAuth:
         context = provider.context
         client, metadata = context.client_info, context.oauth_metadata
         if client is None:
-            raise ToolFailed(f"{shorten(scope.server)} does not say who AgentVM is to it")
+            raise ToolFailed(f"{shorten(scope.server)} returned no client registration for AgentVM")
         verifier, state = secrets.token_urlsafe(64), new_state(scope.caller.tenant_id)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
         base, _, query = url.partition("?")
@@ -164,13 +159,12 @@ class McpOAuth:
     async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> TokenScope:
         """Exchanges the code that a callback brought, and stores the tokens.
 
-        `caller` is the person at the browser, if that is known: somebody else's consent must not end up with whoever sent
-        him the link.
+        `caller` is the person at the browser, if known: a consent must not be stored for the sender of a link.
         """
         pending = read_pending(await self._credentials.take_pending(state), issuer)
         scope = pending.token_scope
         if caller is not None and caller != scope.caller:
-            raise InvalidInput("This consent was asked of another user")
+            raise InvalidInput("This consent was requested from another user")
         tokens = await self._exchange(pending, code)
         storage = _Storage(scope, self._credentials, self._clock)
         await storage.keep(
@@ -207,9 +201,9 @@ class McpOAuth:
             secret_headers=tuple(headers),
             content=urllib.parse.urlencode(form).encode(),
         )
-        fetched = await self._http.send(request, max_bytes=_TOKEN_MAX_BYTES)
+        fetched = await self._http.send(request, owner=pending.tenant_id, max_bytes=_TOKEN_MAX_BYTES)
         if fetched.status not in (200, 201):
-            raise ToolFailed(f"{request.url.host} refused the consent: {shorten(sound(fetched.text))}")
+            raise ToolFailed(f"{request.url.host} refused the consent: {shorten(plain_text(fetched.text))}")
         try:
             tokens = OAuthToken.model_validate_json(fetched.body)
         except ValueError:
@@ -235,7 +229,9 @@ class McpOAuth:
                 content=urllib.parse.urlencode(form).encode(),
             )
             with suppress(ToolFailed):
-                await self._http.send(request, max_bytes=_TOKEN_MAX_BYTES, timeout_seconds=_REVOCATION_SECONDS)
+                await self._http.send(
+                    request, owner=scope.caller.tenant_id, max_bytes=_TOKEN_MAX_BYTES, timeout_seconds=_REVOCATION_SECONDS
+                )
         return bool(tokens)
 
 
@@ -246,7 +242,7 @@ class UserRequired(httpx2.Auth):
         response = yield request
         if response.status_code in (401, 403):
             raise ToolFailed(
-                f"{request.url.host} wants its users to sign in, and this call is not made for a user; use the key of one"
+                f"{request.url.host} requires its users to sign in, and this call is not made for a user; use the key of a user"
             )
 
 

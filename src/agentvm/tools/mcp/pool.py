@@ -1,6 +1,6 @@
 """MCP pool — connections to servers, each with an owner, a lease and a reaper.
 
-A connection is opened by the first call that needs it, leased to each call, and closed when nobody has used it for a while. One
+A connection is opened by the first call that needs it, leased to each call, and closed when it was not used for a while. One
 that keeps failing is left alone for some minutes. When the pool is left, every connection has ended.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from agentvm.errors import AgentVMError, ToolFailed
-from agentvm.errors.tool import EgressRefused, McpConsentRequired
+from agentvm.errors.tool import EgressRefused, McpConsentRequired, SecretNotGranted, TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.log import get_logger
 
 if TYPE_CHECKING:
@@ -53,6 +53,14 @@ class _Entry:
     idle_seconds: float = IDLE_SECONDS
 
 
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A server that is left alone for a while, and its last failure."""
+
+    until: float
+    cause: str
+
+
 class McpPool:
     """Enter it to open connections; leaving it closes them all."""
 
@@ -60,7 +68,7 @@ class McpPool:
         self._clock = clock
         self._entries: dict[PoolKey, _Entry] = {}
         self._failures: dict[PoolKey, deque[float]] = {}
-        self._broken_until: dict[PoolKey, float] = {}
+        self._broken: dict[PoolKey, _Broken] = {}
         self._wake = anyio.Event()
         self._stack = AsyncExitStack()
         self.started = 0
@@ -120,9 +128,11 @@ class McpPool:
         return entry
 
     def _check_budget(self, key: PoolKey) -> None:
-        if (until := self._broken_until.get(key, 0.0)) > self._clock():
+        broken, now = self._broken.get(key), self._clock()
+        if broken is not None and broken.until > now:
             raise ToolFailed(
-                f"{key.server} failed {RESTARTS_MAX} times in a row; it is tried again in {until - self._clock():.0f} seconds"
+                f"{key.server} failed {RESTARTS_MAX} times within {RESTART_WINDOW_SECONDS / 60:g} minutes; "
+                f"it is tried again in {broken.until - now:.0f} seconds. The last failure: {broken.cause}"
             )
 
     def _make_room(self, tenant_id: str) -> None:
@@ -150,10 +160,10 @@ class McpPool:
         if failure is None:
             return
         logger.info("mcp.connection_ended", server=key.server, cause=str(failure))
-        if not isinstance(failure, EgressRefused | McpConsentRequired):
-            self._count_failure(key)
+        if _is_of_server(failure):
+            self._count_failure(key, str(failure))
 
-    def _count_failure(self, key: PoolKey) -> None:
+    def _count_failure(self, key: PoolKey, cause: str) -> None:
         now = self._clock()
         recent = self._failures.setdefault(key, deque())
         recent.append(now)
@@ -161,7 +171,7 @@ class McpPool:
             recent.popleft()
         if len(recent) >= RESTARTS_MAX:
             del self._failures[key]
-            self._broken_until[key] = now + BROKEN_SECONDS
+            self._broken[key] = _Broken(now + BROKEN_SECONDS, cause)
             logger.warning("mcp.server_broken", server=key.server, seconds=BROKEN_SECONDS)
 
     def drop(self, key: PoolKey) -> None:
@@ -175,7 +185,7 @@ class McpPool:
             connection.close()
 
     async def _reap(self) -> None:
-        """Closes what is idle, and forgets old failures. Sleeps until the next of them is due."""
+        """Closes idle connections, and forgets old failures. Sleeps until the next of them is due."""
         while True:
             self._wake = anyio.Event()
             now = self._clock()
@@ -192,10 +202,17 @@ class McpPool:
                 yield key, entry.idle_since + entry.idle_seconds
 
     def _forget(self, now: float) -> None:
-        self._broken_until = {key: until for key, until in self._broken_until.items() if until > now}
+        self._broken = {key: broken for key, broken in self._broken.items() if broken.until > now}
         window = now - RESTART_WINDOW_SECONDS
         self._failures = {key: times for key, times in self._failures.items() if times[-1] > window}
 
 
 def _lives(entry: _Entry) -> bool:
     return entry.connection is None or not entry.connection.ended.is_set()
+
+
+def _is_of_server(failure: AgentVMError) -> bool:
+    """Whether a server has failed; false where it was not asked, because a grant or sandbox is missing or refused here."""
+    if isinstance(failure, TierBroken):
+        return True
+    return not isinstance(failure, EgressRefused | McpConsentRequired | SecretNotGranted | TierUnavailable | WorkspaceFull)

@@ -16,13 +16,13 @@ from anyio.to_thread import run_sync
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import InvalidInput, ToolFailed
-from agentvm.errors.tool import McpConsentRequired
-from agentvm.resources.schema import misfits
+from agentvm.errors.tool import EgressRefused, McpConsentRequired
+from agentvm.model.tier import Placed
 from agentvm.resources.tool_entry import McpEntry
 from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
-from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome, TraitsOfTool, error_result
-from agentvm.tools.mcp.consent import McpCredentials, PendingConsent, TokenScope, read_pending
+from agentvm.tools.base import CallContext, Caller, CallTraits, ConsentRequired, Outcome, TraitsOfTool
+from agentvm.tools.mcp.consent import McpCredentials, PendingConsent, TokenScope, client_metadata, read_pending
 from agentvm.tools.mcp.listing import ListedTool, Listing, ListReading, examine
 from agentvm.tools.mcp.pool import EVERYBODY, IDLE_SECONDS, McpPool, PoolKey
 from agentvm.tools.mcp.settings import McpServerSettings
@@ -46,10 +46,16 @@ Launch = Callable[[str, McpServerSettings, Caller], AbstractAsyncContextManager[
 
 
 FindSandbox = Callable[[McpServerSettings], Awaitable[SandboxSpec]]
+FindPlace = Callable[[McpEntry, Caller], Placed | None]
+"""Finds the tier of the program that answers a caller; None for a server on the web."""
 
 
 async def _no_sandbox(settings: McpServerSettings) -> SandboxSpec:
     return SandboxSpec()
+
+
+def _no_place(entry: McpEntry, caller: Caller) -> Placed | None:
+    return None
 
 
 def server_grantee(server_id: str) -> Grantee:
@@ -66,6 +72,7 @@ class OAuthSettings:
     clock: Callable[[], float]
     """Seconds since 1970."""
     client_metadata_url: str | None = None
+    """The address of `client_document`; None for a server that others cannot reach by https."""
     anonymous: bool = False
     """Whether callers without a user may sign in, because the server has no users: all of them are one."""
 
@@ -88,11 +95,12 @@ class McpServers:
         launch: Launch,
         settings: Mapping[str, McpServerSettings],
         sandbox: FindSandbox = _no_sandbox,
+        placed: FindPlace = _no_place,
         oauth: OAuthSettings | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._http, self._pool, self._launch, self.settings = http, pool, launch, settings
-        self._sandbox, self._oauth, self._clock = sandbox, oauth, clock
+        self._sandbox, self.placed, self._oauth, self._clock = sandbox, placed, oauth, clock
         self._lists: Cache[tuple[str, object], _Read] = Cache(LISTS_MAX)
         self._reading: KeyedLock[PoolKey] = KeyedLock()
 
@@ -138,9 +146,9 @@ class McpServers:
             url = _address(entry)
             page = parse_url(url)
             if page.scheme != "https" and not self._http.allows_plain(page):
-                raise ToolFailed(f"{page.host} is not asked without https; an operator can allow its address")
+                raise EgressRefused(f"{page.host} is not called without https; an operator can allow its address")
             auth = None if self._oauth is None else await self._auth(self._oauth, TokenScope(caller, url))
-            dial = dial_url(self._http, url, auth=auth)
+            dial = dial_url(self._http, url, owner=caller.tenant_id, auth=auth)
         else:
             server_id, settings = entry.server, self._server(entry.server)
             dial = dial_process(lambda: self._launch(server_id, settings, caller), settings.max_bytes)
@@ -166,6 +174,14 @@ class McpServers:
             clock=settings.clock,
         )
 
+    @property
+    def client_document(self) -> dict[str, object] | None:
+        """The description of this server as a client, which is at its `client_metadata_url`; None without one."""
+        settings = self._oauth
+        if settings is None or settings.client_metadata_url is None:
+            return None
+        return {"client_id": settings.client_metadata_url, **client_metadata(settings.redirect_uri)}
+
     async def consent(self, state: str, issuer: str | None) -> PendingConsent:
         """Returns the consent that a callback is about; `InvalidInput` if there is none, or not for this issuer."""
         return read_pending(None if self._oauth is None else await self._oauth.credentials.find_pending(state), issuer)
@@ -173,7 +189,7 @@ class McpServers:
     async def finish(self, *, state: str, code: str, issuer: str | None, caller: Caller | None) -> TokenScope:
         """Exchanges the code of a callback; see `McpOAuth.finish`."""
         if self._oauth is None:
-            raise InvalidInput("Nobody signs in to MCP servers here")
+            raise InvalidInput("Signing in to MCP servers is not available on this server")
         return await (await self._sign_in(self._oauth)).finish(state=state, code=code, issuer=issuer, caller=caller)
 
     async def disconnect(self, scope: TokenScope) -> bool:
@@ -195,17 +211,25 @@ class McpServers:
     ) -> Listing:
         """Returns the tools that a server offers, read again when the list is too old."""
         key = self.key(entry, caller)
+        if (listing := self._find_listing(key, max_age_seconds)) is not None:
+            return listing
         async with self._reading.hold(key):
-            now = self._clock()
-            # A list that is the same for everybody is kept once for a tenant: he trusts his own users with it.
-            for scope in (key.tenant_id, key.scope):
-                read = self._lists.get((key.server, scope))
-                if read is not None and now < min(read.fresh_until, read.read_at + max_age_seconds):
-                    return read.listing
+            # Somebody else may have read it meanwhile.
+            if (listing := self._find_listing(key, max_age_seconds)) is not None:
+                return listing
             reading = await connection.list_tools()
-            listing: Listing = await run_sync(examine, reading.tools)
+            listing = await run_sync(examine, reading.tools)
             self._lists.put((key.server, key.scope if reading.private else key.tenant_id), self._read(listing, reading))
             return listing
+
+    def _find_listing(self, key: PoolKey, max_age_seconds: float) -> Listing | None:
+        now = self._clock()
+        # A list that is the same for everybody is kept once for a tenant: he trusts his own users with it.
+        for scope in (key.tenant_id, key.scope):
+            read = self._lists.get((key.server, scope))
+            if read is not None and now < min(read.fresh_until, read.read_at + max_age_seconds):
+                return read.listing
+        return None
 
     def _read(self, listing: Listing, reading: ListReading) -> _Read:
         now = self._clock()
@@ -231,15 +255,14 @@ class McpTool(TraitsOfTool):
     """The server's own name of the tool."""
     traits: CallTraits
     pin: str | None = None
-    """Digest of the tool when it was published; None for a server of a 1.x image, whose first use asks."""
+    """Digest of the tool when it was published; None for a server of a 1.x image, whose tools need an approval."""
     pinned: ListedTool | None = None
-    """The tool as it was, to show what changed."""
-    output_schema: Mapping[str, object] | None = None
+    """The tool as it was, to show the changes."""
     headers_allowed: bool = False
     """Whether the publisher accepts that arguments are copied into HTTP headers."""
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
-        """Calls the tool. `McpChanged` when it is no longer what was pinned."""
+        """Calls the tool. `McpChanged` when it is no longer the pinned one."""
         if context.secrets is not None:
             # The process has them since it began: a grant that was taken back ends that, and results do not show them.
             await context.secrets.for_code(await self.servers.hosts(self.entry))
@@ -248,6 +271,8 @@ class McpTool(TraitsOfTool):
             context = replace(context, resumption=None)
         try:
             async with self.servers.lease(self.entry, context.caller) as connection:
+                if (placed := self.servers.placed(self.entry, context.caller)) is not None:
+                    context.placed(placed)
                 listing = await self.servers.listing(connection, self.entry, context.caller)
                 self._check(listing)
                 copies = self.name in listing.copying
@@ -256,7 +281,7 @@ class McpTool(TraitsOfTool):
                 )
         except McpConsentRequired as required:
             return ConsentRequired(url=required.url, state=required.state, server=required.server)
-        return self._checked(outcome) if isinstance(outcome, CallResult) else outcome
+        return outcome
 
     def _check(self, listing: Listing) -> None:
         if self.pin is not None:
@@ -265,14 +290,6 @@ class McpTool(TraitsOfTool):
             raise ToolFailed(f"The MCP server has no tool {self.name}: {listing.unusable.get(self.name, 'it is not listed')}")
         if self.name in listing.copying and not self.headers_allowed:
             raise ToolFailed(f"{self.name} copies its arguments into HTTP headers, which its publisher has not accepted")
-
-    def _checked(self, result: CallResult) -> CallResult:
-        if self.output_schema is None or result.type != "json":
-            return result
-        faults = misfits("outputSchema", self.output_schema, result.value)
-        if not faults:
-            return result
-        return error_result(f"The result does not fit its schema ({'; '.join(map(str, faults))}): {str(result.value)[:2000]}")
 
 
 def _address(entry: McpEntry) -> str:

@@ -16,7 +16,7 @@ from agentvm.resources.tool_entry import SERVER_ID
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _ANY_PROGRAM = frozenset({"sh", "bash", "zsh", "dash", "env", "npx", "bunx", "uvx", "pipx", "sudo", "xargs", "busybox"})
-"""Programs that run whatever their arguments say, or fetch it first: the list would allow more than it shows."""
+"""Programs that run or fetch other programs by their arguments: the list would allow more than it shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

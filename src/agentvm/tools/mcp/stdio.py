@@ -1,7 +1,7 @@
 """MCP over stdio — messages as lines over the pipes of a process, bounded in both directions.
 
-The process itself is somebody else's: a jail in production. A line is never longer than `max_bytes`, a server that writes more
-than it was asked for is cut off, and a message is written whole or not at all, whoever stops waiting for it.
+The process itself is given: a jail in production. A line has at most `max_bytes`, a server that writes more than requested is
+disconnected, and a message is written completely or not at all, even if the sender is cancelled.
 """
 
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ class StdioProcess(Protocol):
 
 
 class Outbox:
-    """The stream that the session writes to. Messages wait here, so that a sender who gives up leaves no half line behind."""
+    """The stream that the session writes to. Messages are queued here, so that a cancelled sender leaves no partial line."""
 
     def __init__(self, queue: MemoryObjectSendStream[bytes], unasked: "_Unasked") -> None:
         self._queue, self._unasked = queue, unasked
@@ -69,7 +69,7 @@ class Outbox:
 
 
 class _Unasked:
-    """Counts what a server sends between two messages to it."""
+    """Counts the messages of a server between two messages to it."""
 
     def __init__(self) -> None:
         self.reset()
@@ -81,7 +81,7 @@ class _Unasked:
         self._messages += 1
         self._bytes += size
         if self._messages > UNASKED_MAX_MESSAGES or self._bytes > RESULT_MAX_BYTES:
-            raise ToolFailed("The MCP server floods: it sends more than anybody asked it for")
+            raise ToolFailed("The MCP server sends too many messages")
 
 
 @asynccontextmanager
@@ -124,7 +124,7 @@ async def _read(
             except ValueError:
                 unreadable += 1
                 if unreadable > _UNREADABLE_MAX_LINES:
-                    raise ToolFailed("The MCP server writes lines that are no messages") from None
+                    raise ToolFailed("The MCP server writes lines that are not messages") from None
                 continue
             try:
                 await inbox.send(SessionMessage(message))

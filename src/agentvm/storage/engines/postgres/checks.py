@@ -1,4 +1,4 @@
-"""Checks — refuses a PostgreSQL server that cannot keep everything, and says what to do about one that cannot be opened."""
+"""Checks — refuses a PostgreSQL server that cannot keep everything, and names the remedy for one that cannot be opened."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,10 +15,14 @@ _NO_ADDRESS = "its address cannot be read; in a password write @ as %40, / as %2
 
 _HINTS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.InsufficientPrivilege, "make its user the owner of the database, or grant it CREATE on the schema"),
+    (
+        errors.LockNotAvailable,
+        "something uses its tables and does not end: find it in pg_stat_activity, end it, start again",
+    ),
     (errors.DuplicateTable, "it has tables of another program: name a database of AgentVM's own"),
     (errors.ReadOnlySqlTransaction, "name the server that writes; with several hosts add ?target_session_attrs=read-write"),
 )
-"""Errors of opening a database, and what to do."""
+"""Errors of opening a database, and their remedies."""
 
 # The lag of a standby that has nothing to replay, or that the user may not see, is NULL.
 _DESCRIBE = """
@@ -41,11 +45,11 @@ _MUST_BE: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("synchronous_commit", lambda value: value != "off", "a crash may lose what was stored: set synchronous_commit to on"),
     ("transaction_read_only", lambda value: value == "off", "nothing can be stored: " + _HINTS[-1][1]),
 )
-"""Settings of the server, the values that are good, and what is wrong with all others."""
+"""Settings of the server, a check of their values, and the fault of all others."""
 
 
 def check_server(raw: Raw) -> None:
-    """Refuses a server that cannot store everything, or would forget what it has acknowledged."""
+    """Refuses a server that cannot store everything, or would forget acknowledged writes."""
     for name, is_good, remedy in _MUST_BE:
         value = raw.execute(f"SHOW {name}").fetchall()[0][0]
         if not is_good(value):
@@ -68,4 +72,5 @@ def explained() -> Generator[None]:
             # The words of the error have parts of the address, and that has a password.
             raise StoreFailed(f"Cannot open the PostgreSQL database: {_NO_ADDRESS}") from None
         remedy = next((f"; {hint}" for kind, hint in _HINTS if isinstance(error, kind)), "")
-        raise StoreFailed(f"Cannot open the PostgreSQL database: {str(error).strip()}{remedy}") from error
+        reason = " ".join(str(error).split())
+        raise StoreFailed(f"Cannot open the PostgreSQL database: {reason}{remedy}") from error

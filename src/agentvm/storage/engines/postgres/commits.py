@@ -1,13 +1,13 @@
-"""Commits — what many sessions add in one commit, as one statement and one round trip.
+"""Commits — the writes of many sessions in one commit, as one statement and one round trip.
 
 Theory of operation. A turn takes about ten statements, and a commit has the turns of many sessions: with a database elsewhere
 each of them costs a round trip and a plan. So the rows of all sessions go there as a few JSON arrays, their bodies as arrays of
 bytes, and one statement spreads them over the tables. Its parts are those that the commit needs, and there are few such sets,
 so the server keeps their plans.
 
-A statement cannot touch a row twice, and cannot say which session it could not serve. So a session with two writes, or with
-anything unusual, is left to the statements that every engine has; and if something contradicts the whole is taken back and left
-to them, which find out what it was.
+A statement cannot touch a row twice, and cannot say which session it could not serve. A session with two writes, or with an
+unusual one, is therefore passed to the statements of all engines; and if a write contradicts the stored state, the whole commit
+is rolled back and passed to them, which find the cause.
 """
 
 from collections import Counter
@@ -23,8 +23,8 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.sql.accounts.asked import CALL
 from agentvm.storage.sql.accounts.ledger import ENTRY
+from agentvm.storage.sql.accounts.sent_calls import CALL
 from agentvm.storage.sql.connection import NUL, NUL_SHOWN
 from agentvm.storage.sql.session_write import TURN, AddedTogether, PreparedWrite, summary_of
 
@@ -203,7 +203,7 @@ class Commit:
             self._add("carried", _named(n, write))
 
     def add(self, raw: psycopg.Connection[Any]) -> AddedTogether | None:
-        """Adds the rows. None if something contradicts; then the transaction is as it was before."""
+        """Adds the rows. None if a row contradicts them; then the transaction is as it was before."""
         values: dict[str, Any] = {name: _json(rows) for name, rows in self._rows.items()}
         if self._entry is not None:
             values["entry"] = self._entry

@@ -106,7 +106,7 @@ class PostgresConnection:
             raise _translated(error) from error
 
     def watch(self, is_over: Callable[[], bool], /) -> None:
-        """PostgreSQL does not ask: what takes too long ends by `statement_timeout`."""
+        """Does nothing: in PostgreSQL a statement that takes too long ends by `statement_timeout`."""
 
     def close(self) -> None:
         """Gives locks back first: the server notices the end of a connection only after a while."""

@@ -1,11 +1,11 @@
 """Copying — everything that a SQLite database holds, into an empty PostgreSQL database.
 
-Theory of operation. Both have the same tables, so rows are carried over as they are, table by table, in one transaction: a
-copy that fails or is killed leaves nothing behind, and is begun again. Before the commit every table is read back, and the
-number of its rows and their digest are compared with what was read from SQLite. Only the search index is made anew, of exactly
-the messages and resources that SQLite's has: each engine has its own.
+Theory of operation. Both have the same tables, so rows are carried over as they are, table by table, in one transaction: a copy
+that fails or is killed leaves nothing behind, and is begun again. Before the commit every table is read back, and the number of
+its rows and their digest are compared with the rows read from SQLite. Only the search index is rebuilt, from exactly the
+messages and resources that SQLite's has: each engine has its own.
 
-Triggers would do a second time what they did when the rows were first written, so they rest meanwhile. Constraints do not.
+Triggers are disabled during the copy, because they already ran when the rows were first written. Constraints do not.
 """
 
 import hashlib
@@ -197,7 +197,7 @@ def _set_triggers(raw: Raw, tables: Iterable[_Table], state: str) -> None:
         raw.execute(table.statement(f"ALTER TABLE {{table}} {state} TRIGGER USER"))
 
 
-def _copy(sqlite: apsw.Connection, raw: Raw, table: _Table, told: Callable[[int], None]) -> CopiedTable:
+def _copy(sqlite: apsw.Connection, raw: Raw, table: _Table, report: Callable[[int], None]) -> CopiedTable:
     digest = _Digest()
     columns = ", ".join(f'"{column}"' for column in table.columns)
     statement = table.statement("COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)")
@@ -209,23 +209,23 @@ def _copy(sqlite: apsw.Connection, raw: Raw, table: _Table, told: Callable[[int]
             digest.add(values)  # type: ignore[arg-type]  # a sequence, because the row is one
             copy.write_row(values)  # type: ignore[arg-type]  # as above
             if digest.rows % _UNTOLD_MAX == 0:
-                told(digest.rows)
+                report(digest.rows)
     return digest.of(table.name)
 
 
-def _read_back(raw: Raw, table: _Table, told: Callable[[int], None]) -> CopiedTable:
+def _read_back(raw: Raw, table: _Table, report: Callable[[int], None]) -> CopiedTable:
     digest = _Digest()
     with raw.cursor() as cursor, cursor.copy(table.statement("COPY {table} ({columns}) TO STDOUT (FORMAT BINARY)")) as copy:
         copy.set_types(table.types)
         for row in copy.rows():
             digest.add(row)
             if digest.rows % _UNTOLD_MAX == 0:
-                told(digest.rows)
+                report(digest.rows)
     return digest.of(table.name)
 
 
 def _continue_numbers(sqlite: apsw.Connection, raw: Raw, table: _Table) -> None:
-    """PostgreSQL goes on after the last number that SQLite has given, also if its row is gone."""
+    """PostgreSQL continues after the last number that SQLite has given, also if its row is gone."""
     if table.numbered is None:
         return
     last = _first(sqlite, f'SELECT max("{table.numbered}") FROM "{table.name}"')

@@ -1,23 +1,25 @@
 """Database — one PostgreSQL database, used from the event loop without ever blocking it.
 
-Theory of operation. As with SQLite, one thread owns the connection that writes and takes what waits: those jobs share one
+Theory of operation. As with SQLite, one thread owns the connection that writes and takes the waiting jobs: those jobs share one
 transaction and one sync of the server's disk, each in a savepoint of its own. Reads run beside it on connections that cannot
 write. Every job belongs to a tenant, and tenants are served in turn: see `lane.py`.
 
 Rules:
-- A transaction is SERIALIZABLE: work may read and then write as if it ran alone, whoever else writes. One that contradicts
-  another is run again, the whole batch, `TRIES_MAX` times.
+- A transaction is SERIALIZABLE: work may read and then write as if it ran alone, beside other writers. One that contradicts
+  another is run again, the whole batch, for `OUTAGE_SECONDS`: a node that froze in the middle of a transaction contradicts all
+  others until the server ends that.
 - A connection that is lost before COMMIT has stored nothing: the batch runs again on a new one. One that is lost during COMMIT
-  may have; the server is asked until it answers, however long it is away. Meanwhile nobody is told that something was stored,
-  or that it was not, and what comes later waits. The answer is the mark that each transaction leaves in the row of its writer:
-  the number of one that was lost in a crash, or is not on the standby that has taken over, is given to another.
-- One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that whoever lost it to
-  another cannot write any more. Nodes of a cluster hold that lock together, and each transaction begins with the fence: the
-  row of the own node, locked, which says that nobody has declared it dead.
-- Without a server the jobs of a batch wait `OUTAGE_SECONDS` for it, a read `READ_OUTAGE_SECONDS`, then fail with `StoreFailed`.
+  may have; the server is asked until it answers, however long it is away. Until then the commit is neither confirmed nor
+  refused, and later writes wait. The answer is the mark that each transaction leaves in the row of its writer: the number of
+  one that was lost in a crash, or is not on the standby that has taken over, is given to another.
+- One AgentVM uses a database at a time: the connection that writes holds a lock of the server, so that a server that lost it to
+  another cannot write any more. Nodes of a cluster hold that lock together, and each transaction begins with the fence: the row
+  of the own node, locked, which shows that it has not been declared dead.
+- Without a server the jobs of a batch and reads wait `OUTAGE_SECONDS` for it, then fail with `StoreFailed`: a turn reads, too.
 - No read takes longer than `LIGHT_SECONDS`, and a connection to a machine that does not answer ends (`connection.py`).
 """
 
+import random
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterable
@@ -28,8 +30,8 @@ import anyio.to_thread
 import psycopg
 from psycopg import errors
 
-from agentvm.errors import AgentVMError, DataDirInUse, StoreFailed
-from agentvm.errors.cluster import NodeFenced
+from agentvm.errors import AgentVMError, DataDirInUse, MigrationUnknown, StoreFailed
+from agentvm.errors.cluster import FENCED, NodeFenced
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.model.node import DatabaseState
@@ -44,7 +46,8 @@ from agentvm.storage.engines.postgres.connection import (
     connect,
 )
 from agentvm.storage.engines.postgres.failing import fail, roll_back, roll_back_open
-from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
+from agentvm.storage.engines.postgres.migrations import load_migrations, migrate, require_known
+from agentvm.storage.engines.postgres.using import PAUSE_SECONDS, connect_node, connect_waiting, connect_writer
 from agentvm.storage.sql.connection import Scrubbed
 from agentvm.storage.sql.nodes import register
 
@@ -57,13 +60,11 @@ LaneJob = lane.LaneJob[PostgresConnection, T]
 
 CAPACITY_MAX = 1024
 READERS_MAX = 4
-TRIES_MAX = 20
 OUTAGE_SECONDS = 30.0
-READ_OUTAGE_SECONDS = 5.0
+AGAIN_SECONDS = 0.000_5
+AGAIN_MAX_SECONDS = 0.1
+"""The pause before a contradicted transaction is run again, at most: it doubles each time up to the second of these."""
 LIGHT_SECONDS = 30.0
-PAUSE_SECONDS = 0.1
-LOCK_SECONDS = 3.0
-"""Time that a starting server waits for another one to leave the database."""
 
 # Several commands to a text: each text is one round trip.
 _BEGIN = (
@@ -74,10 +75,6 @@ _BEGIN = (
 # Before the savepoint: its lock is held until the end of the transaction.
 _FENCE = "; SELECT state FROM nodes WHERE node_id = {node_id} FOR SHARE"
 _NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
-_LOCK = "SELECT pg_try_advisory_lock(7161736578)"
-_SHARED_LOCK = "SELECT pg_try_advisory_lock_shared(7161736578)"
-# Frees the locks of a process that is stopped in the middle of a transaction, for those who declare it dead.
-_STOPPED = "SET idle_in_transaction_session_timeout = '2s'"
 _LIGHT = f"SET statement_timeout = {int(LIGHT_SECONDS * 1000)}"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
 _MARK = "SELECT mark FROM agentvm_commits WHERE writer = $1"
@@ -117,8 +114,8 @@ class PostgresDatabase:
     async def write(self, work: Work[T], /) -> T:
         return await self._writer.submit(work, self.tenant_id)
 
-    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
-        return await self._readers.submit(work, self.tenant_id, heavy=heavy)
+    async def read(self, work: Work[T], /, *, heavy: bool = False, unhurried: bool = False) -> T:
+        return await self._readers.submit(work, self.tenant_id, heavy=heavy, unhurried=unhurried)
 
     async def describe(self) -> DatabaseState:
         return await self.read(describe_server)
@@ -198,7 +195,7 @@ class Batches:
 
     def _commit(self, connection: PostgresConnection, taken: list[LaneJob[object]]) -> None:
         until = time.monotonic() + OUTAGE_SECONDS
-        tries = 0
+        pause = AGAIN_SECONDS
         while True:
             committing = None
             self._mark += 1
@@ -208,7 +205,7 @@ class Batches:
                 number = cursor.fetchall()[0][0]
                 cursor.nextset()
                 if cursor.description is not None and cursor.fetchall() != [("up",)]:
-                    raise NodeFenced("This node was declared dead by the others, which go on with its turns; restart it")
+                    raise NodeFenced(FENCED)
                 for place, job in enumerate(taken):
                     if place:
                         connection.raw.execute(_NEXT)
@@ -218,9 +215,11 @@ class Batches:
                 return
             except _AGAIN:
                 connection.raw.execute("ROLLBACK")
-                tries += 1
-                if tries == TRIES_MAX:
+                if time.monotonic() >= until:
                     raise
+                # Of random length: two that contradict each other would meet again.
+                time.sleep(random.uniform(0, pause))
+                pause = min(2 * pause, AGAIN_MAX_SECONDS)
             except _LOST:
                 if not connection.raw.closed:
                     roll_back(connection.raw)
@@ -238,10 +237,15 @@ class Batches:
 
     def _reconnect(self, connection: PostgresConnection, until: float) -> None:
         connection.raw.close()
+        newest = load_migrations()[-1][0]
         while True:
             try:
-                connection.raw = connect_node(self._url) if self._shared else connect_writer(self._url)
+                connection.raw = raw = connect_node(self._url, newest) if self._shared else connect_writer(self._url)
+                require_known(raw, newest)
                 return
+            except MigrationUnknown:
+                connection.raw.close()
+                raise
             except (*_LOST, DataDirInUse):
                 # The server may hold the lock for the lost connection until it has noticed.
                 if time.monotonic() >= until:
@@ -303,7 +307,8 @@ class Reads:
         if connection.raw.broken or connection.raw.closed:
             self._reconnect(connection)
         if job.heavy:
-            connection.raw.execute(f"SET statement_timeout = {int(HEAVY_WALL_SECONDS * 1000)}")
+            bound_ms = int(HEAVY_WALL_SECONDS * 1000) if job.is_bounded else 0
+            connection.raw.execute(f"SET statement_timeout = {bound_ms}")
         try:
             job.result = job.work(connection)
         except _LOST:
@@ -319,7 +324,7 @@ class Reads:
 
     def _reconnect(self, connection: PostgresConnection) -> None:
         connection.raw.close()
-        until = time.monotonic() + min(READ_OUTAGE_SECONDS, OUTAGE_SECONDS)
+        until = time.monotonic() + OUTAGE_SECONDS
         while True:
             try:
                 connection.raw = connect_reader(self._url)
@@ -329,40 +334,6 @@ class Reads:
                 if time.monotonic() >= until:
                     raise
                 time.sleep(PAUSE_SECONDS)
-
-
-def connect_writer(url: str) -> Raw:
-    """The connection that writes. `DataDirInUse` while another server has one."""
-    raw = connect(url)
-    if not raw.execute(_LOCK).fetchall()[0][0]:
-        raw.close()
-        raise DataDirInUse(
-            "The database is in use by another AgentVM: stop that one, name another database, or make both of them nodes of a "
-            "cluster with AVM_CLUSTER=on"
-        )
-    return raw
-
-
-def connect_node(url: str) -> Raw:
-    """A connection that writes beside those of other nodes. `DataDirInUse` while a server has the database alone."""
-    raw = connect(url)
-    if not raw.execute(_SHARED_LOCK).fetchall()[0][0]:
-        raw.close()
-        raise DataDirInUse("A server outside a cluster uses this database: start that server with AVM_CLUSTER=on")
-    raw.execute(_STOPPED)
-    return raw
-
-
-def _lock(url: str, shared: bool) -> Raw:
-    """The connection that writes, also if the server has not noticed yet that the one before was killed."""
-    until = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            return connect_node(url) if shared else connect_writer(url)
-        except DataDirInUse:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(PAUSE_SECONDS)
 
 
 def connect_reader(url: str) -> Raw:
@@ -389,7 +360,7 @@ def _connect(url: str, readers: int, shared: bool) -> tuple[PostgresConnection, 
 def connect_migrated(url: str, *, shared: bool = False) -> Raw:
     """The connection that writes, to a database with the schema of this AgentVM; as `open_database` raises."""
     with explained():
-        raw = _lock(url, shared)
+        raw = connect_waiting(url, load_migrations()[-1][0] if shared else None)
         try:
             check_server(raw)
             migrate(raw, load_migrations())

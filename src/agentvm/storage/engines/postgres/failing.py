@@ -1,4 +1,4 @@
-"""Failing — what is told of a job that PostgreSQL could not do, and how its transaction ends."""
+"""Failing — maps failures of PostgreSQL to errors, and ends their transactions."""
 
 from contextlib import suppress
 

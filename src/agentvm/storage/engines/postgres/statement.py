@@ -25,7 +25,7 @@ _PHRASES = {
     "instr(": "strpos(",
     "casefold(": "avm_casefold(",
 }
-"""Phrases of the dialect, and what PostgreSQL calls them."""
+"""Phrases of the dialect, and PostgreSQL's form of each."""
 
 _IN_ITEMS = re.compile(r"\bIN \(SELECT value FROM json_each\(([:?]\w*)\)\)")
 # An array is looked up in an index; of a query the planner does not know how few rows it has.

@@ -1,9 +1,9 @@
 """Backup — a data directory as one file, taken beside a running server or without one.
 
 Theory of operation. A reader of a database in WAL mode sees one state of it for as long as its transaction lasts, and the
-writer goes on meanwhile. So a connection of our own, in whatever process, begins to read and copies page by page: what it
-copies is the database as it was at that moment, with everything that was acknowledged before. The lock of the data directory
-is not needed. Only the write-ahead log cannot be folded into the file until the copy is done, and grows a little.
+writer continues in the meantime. A separate connection, in any process, starts a read transaction and copies page by page: the
+copy is the database at that moment, with everything that was acknowledged before. The lock of the data directory is not needed.
+Only the write-ahead log cannot be folded into the file until the copy is done, and grows a little.
 
 The file is a ZIP of the database, of the server's key and configuration if they are asked for, and of a manifest with the
 digest of each. It is written aside and gets its name when it is whole and synced.
@@ -80,7 +80,7 @@ class BackupManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BackupResult:
     """A backup that was made."""
 
     path: Path
@@ -101,10 +101,10 @@ def make_backup(
     force: bool = False,
     seal_key: bytes | None = None,
     progress: Progress = silent,
-) -> Made:
+) -> BackupResult:
     """Writes the backup to the target, which must not be there, unless it is forced. It takes a while: use a thread.
 
-    With `seal_key` whoever has the same one can tell later that it is unchanged.
+    With `seal_key` the holder of the same key can verify later that it is unchanged.
 
     `NotFound` without a database, `Conflict` if the target is there, `StoreFailed` for a disk that does not play along.
     """
@@ -122,9 +122,9 @@ def make_backup(
             parts = _pack(packed, sources, at, schema, seal_key, progress)
             _publish(packed, target, force=force)
             sync_directory(target.parent)
-            return Made(target, parts, target.stat().st_size)
+            return BackupResult(target, parts, target.stat().st_size)
     except (OSError, apsw.Error) as error:
-        raise StoreFailed(f"The backup {target} cannot be made: {error}. Nothing was left there") from error
+        raise StoreFailed(f"The backup {target} cannot be created: {error}. Nothing was left there") from error
 
 
 def _kept(data_dir: Path) -> dict[str, Path]:

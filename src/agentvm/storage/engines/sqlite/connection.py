@@ -14,7 +14,7 @@ from agentvm.storage.sql.connection import Args, Row, storable
 logger = get_logger(__name__)
 
 CHECK_STEPS_MAX = 50_000
-"""Steps of a statement after which SQLite asks whether to go on."""
+"""Steps of a statement after which SQLite asks whether to continue."""
 
 
 class SqliteConnection:
@@ -26,7 +26,7 @@ class SqliteConnection:
         self.raw = raw
         self._execute = raw.execute
         self._changes = raw.changes
-        self.search = Fts5Index(self)
+        self.search = Fts5Index(self, raw)
         # SQLite's own `lower` knows only ASCII.
         raw.create_scalar_function("casefold", _casefold, 1, deterministic=True)
 

@@ -1,23 +1,23 @@
 """Database — one SQLite file, used from the event loop without ever blocking it.
 
-Theory of operation. SQLite has one writer at a time and pays for each commit with a sync of the disk. So one thread
-owns the only writing connection and takes what waits: those jobs share one transaction and one sync, each in
-a savepoint of its own, so that one that fails does not take its neighbours with it. The callers hear the outcome after
-COMMIT. Reads run beside it on threads with read-only connections; in WAL mode neither waits for the other. A database
-in memory belongs to its connection, so there, as without readers, reads go through the writer as well.
+Theory of operation. SQLite has one writer at a time and pays for each commit with a sync of the disk. So one thread owns the
+only writing connection and takes the waiting jobs: those jobs share one transaction and one sync, each in a savepoint of its
+own, so that one that fails does not take its neighbours with it. The callers hear the outcome after COMMIT. Reads run beside it
+on threads with read-only connections; in WAL mode neither waits for the other. A database in memory belongs to its connection,
+so there, as without readers, reads go through the writer as well.
 
 Every job belongs to a tenant, or to the server itself, and tenants are served in turn: see `lane.py`.
 
 Rules:
-- Work is a plain function of a connection. It runs in a thread, reads its cursors to the end and never touches the
-  transaction (BEGIN, COMMIT, SAVEPOINT ...).
+- Work is a plain function of a connection. It runs in a thread, reads its cursors to the end and never touches the transaction
+  (BEGIN, COMMIT, SAVEPOINT ...).
 - At most `capacity` jobs are accepted at a time, and half as many of one tenant; a further caller waits on the event loop.
 - A caller that is cancelled stops waiting. Its read is dropped, or interrupted; its write may still commit.
-- An error of COMMIT fails every job of the batch with `StoreFailed`. The transaction is rolled back and the next batch
-  starts afresh, so writes succeed again as soon as the disk does.
-- Where one job makes SQLite drop the whole transaction, as one that no longer fits on the disk does, the jobs of the
-  batch run again one by one. Work must therefore bear being run twice.
-- Leaving the context refuses new work, finishes what was accepted, then closes the connections and joins the threads.
+- An error of COMMIT fails every job of the batch with `StoreFailed`. The transaction is rolled back and the next batch starts
+  afresh, so writes succeed again as soon as the disk does.
+- Where one job makes SQLite drop the whole transaction, as one that no longer fits on the disk does, the jobs of the batch run
+  again one by one. Work must therefore bear being run twice.
+- Leaving the context refuses new work, finishes accepted jobs, then closes the connections and joins the threads.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.engines.sqlite.migrations import create, create_file, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
-from agentvm.storage.engines.sqlite.private import close_to_others, make_private
+from agentvm.storage.engines.sqlite.private import make_private, restrict_to_owner
 from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS, clean_pages
 from agentvm.storage.sql.connection import Scrubbed
 
@@ -87,7 +87,8 @@ class SqliteDatabase:
         return await self._writer.submit(work, self.tenant_id)
 
     async def apart(self, work: Work[T]) -> T:
-        """Runs the work on the connection that writes, outside of a transaction: for what SQLite does not do within one."""
+        """Runs the work on the connection that writes, outside of a transaction, for statements that SQLite refuses within
+        one."""
         return await self._writer.submit(work, self.tenant_id, apart=True)
 
     async def describe(self) -> DatabaseState:
@@ -97,12 +98,13 @@ class SqliteDatabase:
         """Overwrites free space in some pages of the file; None while a reader of an older state is in the way."""
         return await self.apart(lambda connection: clean_pages(connection.raw, first))
 
-    async def read(self, work: Work[T], *, heavy: bool = False) -> T:
+    async def read(self, work: Work[T], *, heavy: bool = False, unhurried: bool = False) -> T:
         """Runs the work on a read-only connection; it sees every write that was acknowledged before.
 
-        `heavy` is for what may take long: it does not keep light reads waiting, and `QueryTimeout` ends it after a while.
+        `heavy` is for work that may take long: it does not keep light reads waiting, and `QueryTimeout` ends it after a while;
+        `unhurried` is for background work that reads all data of a tenant, and has no time limit.
         """
-        return await self._readers.submit(work, self.tenant_id, heavy=heavy)
+        return await self._readers.submit(work, self.tenant_id, heavy=heavy, unhurried=unhurried)
 
 
 @asynccontextmanager
@@ -256,7 +258,7 @@ def _keep_private(path: Path) -> None:
     """Files that SQLite creates beside a database get the mode of the database."""
     make_private(path)
     for ending in COMPANIONS:
-        close_to_others(path.with_name(path.name + ending))
+        restrict_to_owner(path.with_name(path.name + ending))
 
 
 def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:

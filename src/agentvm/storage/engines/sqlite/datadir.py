@@ -1,8 +1,8 @@
 """Data directory — where a server keeps its files, and the lock that keeps a second server out.
 
-The lock belongs to the open file, not to the file's existence: the operating system drops it with the process, however
-that ends, so a lock file left behind by a crash blocks nobody. It is never deleted, because a deleted file could be
-locked twice. The pid inside is for people only.
+The lock belongs to the open file, not to the file's existence: the operating system drops it with the process, however that
+ends, so a lock file left behind by a crash does not block others. It is never deleted, because a deleted file could be locked
+twice. The pid inside is for people only.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from agentvm.errors import ConfigInvalid, DataDirInUse
 from agentvm.log import get_logger
 from agentvm.storage.engines.sqlite.placing import finish_placing
-from agentvm.storage.engines.sqlite.private import open_to_others
+from agentvm.storage.engines.sqlite.private import is_open_to_others
 
 logger = get_logger(__name__)
 
@@ -79,7 +79,7 @@ def _make_directory(path: Path) -> Path:
     try:
         # Private: it holds everybody's conversations. One that exists keeps the mode its owner chose; its files are private.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if open_to_others(directory):
+        if is_open_to_others(directory):
             logger.warning("data_directory_open_to_others", path=str(directory), remedy=f"chmod 700 {directory}")
     except FileExistsError:
         raise ConfigInvalid(f"The data directory {directory} is a file. Choose a directory with --data-dir.") from None

@@ -1,8 +1,8 @@
 """Migrations — brings a database to the schema this AgentVM knows.
 
-The files `schema/NNNN_<what>.sql` are append-only: a released one never changes. `PRAGMA user_version` counts those
-that were applied. Each runs in one transaction together with its count, so a crash leaves a version, never a mixture.
-A new database is a copy of one that was migrated in memory.
+The files `schema/NNNN_<subject>.sql` are append-only: a released one never changes. `PRAGMA user_version` counts those that
+were applied. Each runs in one transaction together with its count, so a crash leaves a version, never a mixture. A new database
+is a copy of one that was migrated in memory.
 """
 
 import os
@@ -92,8 +92,8 @@ def create(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
 def create_file(path: Path, migrations: tuple[str, ...]) -> None:
     """Creates the file with its whole schema, private and synced once, or not at all; one that is there stays as it is.
 
-    It gets its name when it is complete, and only if nobody else has created one meanwhile. Where that cannot be done
-    nothing happens: whoever opens the file next creates and migrates it, or says what is wrong.
+    It gets its final name when it is complete, and only if no other process has created one in the meantime. If that is not
+    possible nothing happens: the next process that opens the file creates and migrates it, or reports the error.
     """
     # A log without its database would be taken for that of the new one; SQLite drops it where the database is empty.
     if any(os.path.lexists(f"{path}{ending}") for ending in ("", *COMPANIONS)):

@@ -1,9 +1,9 @@
 """Placing — puts files that were restored into a data directory, so that a crash at any moment leaves the old ones or the new.
 
 Theory of operation. The new files wait in `restore.new` until they are complete and verified. Renaming that folder to
-`restore.placing` is the decision: from then on the new ones count, and whoever next holds the directory finishes what is left
-(`finish_placing`, also called when a server starts). Each step is one rename, and what a step has done is seen from where the
-files are, so the steps may begin anew as often as needed. What was there before is kept in a folder `replaced-…`.
+`restore.placing` is the decision: from then on the new ones count, and the next holder of the directory finishes the rest
+(`finish_placing`, also called when a server starts). Each step is one rename, and the progress is seen from where the files
+are, so the steps may begin anew as often as needed. The earlier files are kept in a folder `replaced-…`.
 """
 
 import os
@@ -32,7 +32,7 @@ def rename(source: Path, target: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """A crash must not take back a name."""
+    """Syncs a directory: a crash must not undo a rename."""
     if os.name == "posix":
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -42,7 +42,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_stage(directory: Path) -> Path:
-    """An empty folder for the new files; what an earlier try left there is dropped."""
+    """An empty folder for the new files; the files of an earlier try are dropped."""
     stage = directory / STAGED
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(mode=0o700)
@@ -50,13 +50,13 @@ def make_stage(directory: Path) -> Path:
 
 
 def place(directory: Path, move: Rename = rename) -> Path | None:
-    """Puts staged files in place; where what it replaces is kept, if there was anything."""
+    """Puts staged files in place; returns where the replaced files are kept, if there were any."""
     move(directory / STAGED, directory / PLACING)
     return finish_placing(directory, move)
 
 
 def finish_placing(directory: Path, move: Rename = rename) -> Path | None:
-    """Completes a placing that was begun; nothing if there is none. Only for who holds the directory."""
+    """Completes an interrupted placing, if there is one. Only for who holds the directory."""
     placing = directory / PLACING
     if not placing.is_dir():
         return None

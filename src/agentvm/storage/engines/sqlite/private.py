@@ -1,7 +1,7 @@
 """Private — files that only their owner can read, independent of directory and umask.
 
-Everybody's conversations are in them. The data directory may have been there before, with a mode that lets others in: a
-volume, or one that somebody made by hand.
+The conversations of all users are in them. The data directory may have been there before, with a mode that lets others in: a
+volume, or one that was made by hand.
 """
 
 import os
@@ -17,19 +17,19 @@ _OTHERS_MODE = 0o077
 
 
 def make_private(path: Path) -> None:
-    """Creates the file if there is none; of one that is there it takes away what others may do."""
+    """Creates the file if it does not exist, or removes the permissions of others from an existing one."""
     if os.name != "posix":
         return
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE))
     except FileExistsError:
-        close_to_others(path)
+        restrict_to_owner(path)
     except OSError:
         # Whoever opens it next says what is wrong, in their own words.
         return
 
 
-def close_to_others(path: Path) -> None:
+def restrict_to_owner(path: Path) -> None:
     """By name and not by an open file: closing a second one would drop the locks that SQLite holds."""
     if os.name != "posix":
         return
@@ -43,6 +43,6 @@ def close_to_others(path: Path) -> None:
         logger.warning("file_is_open_to_others", path=str(path), error=str(error), remedy=f"chmod 600 {path}")
 
 
-def open_to_others(directory: Path) -> bool:
+def is_open_to_others(directory: Path) -> bool:
     """Whether other users of the machine may enter the directory, or list it."""
     return os.name == "posix" and bool(stat.S_IMODE(directory.stat().st_mode) & _OTHERS_MODE)

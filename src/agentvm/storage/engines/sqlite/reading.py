@@ -1,9 +1,9 @@
-"""Reading — a data directory that is looked into and left as it is, beside a running server or without one.
+"""Reading — opens a data directory read-only, with or without a running server.
 
 Theory of operation. SQLite writes beside a database in WAL mode even for those who only read: an index of the write-ahead log
-that all share. With `readonly_shm` it keeps its own in memory instead, if no server has one. Without anything in the
-write-ahead log there is nothing to share, and the file is read as it lies there (`immutable`); should a server begin to write
-meanwhile, what was read may be half of it, so it is read again.
+that all share. With `readonly_shm` it keeps its own in memory instead, if no server has one. If the write-ahead log is empty,
+nothing has to be shared, and the file is read directly (`immutable`); if a server starts to write in the meantime, the read
+may be inconsistent and is repeated.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -34,7 +34,8 @@ _OF_SESSION = "SELECT DISTINCT tenant_id FROM sessions WHERE session_id = ?"
 
 
 class ReadStore(Store):
-    """A store that is only read. Whoever holds the directory sees every tenant's, so it can also be asked whose a thing is."""
+    """A store that is only read. Access to the directory is access to all tenants, so it can also find the owner of an
+    item."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         super().__init__(database)
@@ -76,7 +77,7 @@ async def read_data_dir(data_dir: Path, look: Callable[[ReadStore], Awaitable[T]
 
 
 def read_file(path: Path) -> tuple[Change, ...]:
-    """The server's own changes in a database that nobody need have open; none where there is none. Leaves no trace."""
+    """The server's own settings changes in a database that may be closed; none without a database. Leaves no trace."""
     if not path.is_file():
         return ()
     # Without a log beside it the file is whole, and nothing has to be created to read it.
@@ -101,7 +102,7 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether something is in the write-ahead log, or could be: a server that runs has one."""
+    """Whether the write-ahead log has frames, or may have some: a running server has one."""
     log = _beside(path, "-wal")
     return log.is_file() and (log.stat().st_size > 0 or _beside(path, "-shm").is_file())
 

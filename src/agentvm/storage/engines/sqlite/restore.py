@@ -1,9 +1,9 @@
 """Restore — a backup back into a data directory: verified as a whole before anything is put in place.
 
-A backup may be damaged, or be something else. It is unpacked into a folder of its own inside the data directory, so that
-putting it in place is a matter of renames; only names, sizes and digests that its manifest gives are taken, and the database
-must pass SQLite's own checks and have exactly the schema that the migrations make: a trigger more would be somebody's program
-in every server that is started on it. Where there is a server key, the backup must have been made under it.
+A backup may be damaged, or be another file. It is unpacked into a folder of its own inside the data directory, so that putting
+it in place is a matter of renames; only names, sizes and digests that its manifest gives are taken, and the database must pass
+SQLite's own checks and have exactly the schema that the migrations make: an additional trigger would be foreign code in every
+server that is started on it. Where there is a server key, the backup must have been made under it.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ from agentvm.storage.engines.sqlite.placing import REPLACED, STAGED, make_stage,
 
 MANIFEST_BYTES_MAX = 64 * 1024
 _FOREIGN = (
-    "It was made under another server key than the one here, or was changed since. If you know where it comes from and that "
+    "It was created with another server key, or was changed since. If you know where it comes from and that "
     "nobody could change it, give --trust"
 )
 _UNSEALED = (
-    "Nothing shows that it is unchanged: it was made where no server key was found. If you know where it comes from and that "
+    "Its authenticity cannot be verified: it was created without a server key. If you know where it comes from and that "
     "nobody could change it, give --trust"
 )
 
@@ -87,8 +87,8 @@ def restore_backup(
 
     With `seal_key` one that was not made under this key is refused, unless its origin is trusted anyway.
 
-    `BackupInvalid` says what is wrong with it, `Conflict` that the directory is not empty, `DataDirInUse` that a server runs
-    there, `MigrationUnknown` that a newer AgentVM made it.
+    `BackupInvalid` names its fault, `Conflict` that the directory is not empty, `DataDirInUse` that a server runs there,
+    `MigrationUnknown` that a newer AgentVM made it.
     """
     if not path.is_file():
         raise NotFound(f"There is no backup {path}")
@@ -97,8 +97,8 @@ def restore_backup(
     with lock_data_dir(data_dir) as directory:
         if not force and (there := _used(directory)):
             raise Conflict(
-                f"The data directory {directory} is not empty: there is {shorten(there)}. Choose another, or give --force to "
-                "put the backup in its place; what was there is kept in a folder"
+                f"The data directory {directory} is not empty: there is {shorten(there)}. Choose another, or use --force to "
+                "replace it; the replaced files are kept in a folder"
             )
         try:
             stage = make_stage(directory)
@@ -164,7 +164,7 @@ def _manifest(archive: zipfile.ZipFile) -> BackupManifest:
     if DATABASE not in part_names or len(set(part_names)) < len(part_names) or not set(part_names) <= set(PARTS):
         raise BackupInvalid(f"Its {MANIFEST} must name {DATABASE}, and besides at most {', '.join(PARTS[1:])}, each once")
     if sorted(names) != sorted((*part_names, MANIFEST)):
-        raise BackupInvalid(f"It holds other files than its {MANIFEST} says")
+        raise BackupInvalid(f"Its files differ from those in its {MANIFEST}")
     return manifest
 
 
@@ -218,7 +218,9 @@ def _check_database(path: Path, manifest: BackupManifest, progress: Progress) ->
 def _check_schema(connection: apsw.Connection, version: int) -> None:
     present, expected = read_schema(connection), schema_at(version)
     for kind, name, *_ in sorted(present - expected, key=repr):
-        raise BackupInvalid(f"Its database has been tampered with: the {kind} {shorten(name)!r} is not what AgentVM makes")
+        raise BackupInvalid(
+            f"Its database has been tampered with: the {kind} {shorten(name)!r} is not part of the schema of AgentVM"
+        )
     for kind, name, *_ in sorted(expected - present, key=repr):
         raise BackupInvalid(f"Its database has been tampered with: the {kind} {name!r} is missing")
 

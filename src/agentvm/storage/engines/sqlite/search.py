@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from typing import Any
 
+import apsw
 import msgspec
 
+from agentvm.storage.engines.sqlite.vectors import load_vectors
 from agentvm.storage.sql.connection import Connection, Row
 from agentvm.storage.sql.dialect import ORDERED_JOIN, rows_as_json
 from agentvm.storage.sql.search_index import IndexName, SearchPiece, Weighed
@@ -24,6 +26,10 @@ SELECT bm25(knowledge_fts), rowid FROM knowledge_fts WHERE knowledge_fts MATCH ?
 """
 _ADD_SIGNS = "INSERT INTO knowledge_signs (index_key, chunk_key, signs) VALUES (?, ?, ?)"
 _SIGNS = "SELECT chunk_key, signs FROM knowledge_signs WHERE index_key = ?"
+_NEAREST = """
+SELECT chunk_key FROM knowledge_signs WHERE index_key = ?1 AND length(signs) = length(?2)
+ORDER BY vec_distance_hamming(vec_bit(signs), vec_bit(?2)), chunk_key LIMIT ?3
+"""
 _TOTAL_CHANGES = "SELECT total_changes()"
 
 _MESSAGE_HITS = f"""
@@ -59,8 +65,10 @@ _weighed = msgspec.json.Decoder(list[Weighed]).decode
 class Fts5Index:
     """Implements `agentvm.storage.sql.search_index.SearchIndex`."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, raw: apsw.Connection) -> None:
+        self._connection, self._raw = connection, raw
+        self._counts_bits: bool | None = None
+        """Whether SQLite can count bits; unknown before the first search by vectors."""
 
     def add_messages(self, messages: Iterable[tuple[int, str]]) -> None:
         self._connection.many(_ADD_MESSAGE, messages)
@@ -98,7 +106,11 @@ class Fts5Index:
         self._connection.many(_ADD_SIGNS, [(index_key, chunk_key, body) for chunk_key, body in signs])
 
     def find_nearest(self, index_key: int, signs: bytes, limit: int) -> list[int]:
-        # SQLite has no function that counts bits.
+        if self._counts_bits is None:
+            self._counts_bits = load_vectors(self._raw)
+        if self._counts_bits:
+            return [chunk_key for (chunk_key,) in self._connection.fetch(_NEAREST, (index_key, signs, limit))]
+        # SQLite itself has no function that counts bits.
         bits = int.from_bytes(signs)
         rows = self._connection.fetch(_SIGNS, (index_key,))
         differing = [((int.from_bytes(body) ^ bits).bit_count(), chunk_key) for chunk_key, body in rows]

@@ -1,14 +1,14 @@
-"""Slack — the parts of the pages of a database file that hold nothing, and may still show what they once held.
+"""Slack — the unused parts of pages of a database file, which may still contain deleted data.
 
-Theory of operation. SQLite overwrites what is deleted (`secure_delete`), but when it moves rows from one page to another, it
+Theory of operation. SQLite overwrites deleted rows (`secure_delete`), but when it moves rows from one page to another, it
 leaves a copy in the part of the page that is free now; when the row is deleted later, the copy stays. No statement reaches it.
-So the file is gone through page by page, and what is free in a page is overwritten. The file format says where that is
-(https://www.sqlite.org/fileformat2.html, section 1.6), and that nobody reads it.
+So the file is read page by page, and the free part of each page is overwritten. The file format says where that is
+(https://www.sqlite.org/fileformat2.html, section 1.6), and that it is never read.
 
 This is done by the only connection that writes, outside of a transaction, when the write-ahead log has just been folded into
-the file and is empty, and the connection has forgotten the pages it knew: then the file is the whole truth, nobody else writes
-it, and no copy of a page comes back. Readers may read meanwhile: what changes is nothing to them. A crash leaves some of the
-pages as they were.
+the file and is empty, and the connection has forgotten the pages it knew: then the file is complete, has no other writer, and
+no copy of a page comes back. Readers may read in the meantime: the changed bytes mean nothing to them. A crash leaves some of
+the pages as they were.
 
 The file is opened by SQLite's own functions: closing a file that was opened otherwise would drop the locks of the process.
 """
@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 BUSY_TIMEOUT_MS = 5_000
 """How long a connection waits for a lock of another one."""
 PAGES_MAX = 512
-"""Pages that are gone through at a time: the writer's time is everybody's."""
+"""Pages overwritten at a time, because all tenants share the writer."""
 PAGES_KNOWN_MAX = 1 << 25
 """Beyond so many pages, 128 GiB, the number at the beginning of an overflow page could look like the mark of another kind."""
 LOCK_MS = 10
@@ -45,7 +45,7 @@ LOCK_OFFSET_BYTES = 0x40000000
 
 
 def fold(connection: apsw.Connection) -> bool:
-    """Folds the write-ahead log into the file and empties it; False if somebody still reads from it."""
+    """Folds the write-ahead log into the file and empties it; False while a reader still uses it."""
     connection.set_busy_timeout(LOCK_MS)
     try:
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -57,7 +57,7 @@ def fold(connection: apsw.Connection) -> bool:
 
 
 def clean_pages(connection: apsw.Connection, first: int) -> Scrubbed | None:
-    """Cleans some pages from that one on; None if it must be tried again, because somebody still reads an older state."""
+    """Cleans some pages from that one on; None if it must be tried again, because a reader still uses an older state."""
     if not connection.filename:
         return Scrubbed(None, 0)
     if not fold(connection):

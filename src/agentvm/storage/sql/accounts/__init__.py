@@ -1,13 +1,12 @@
 """Accounts — tenants, their users, keys, quotas, secrets, grants, connections to MCP servers, channels, audit log and money.
 
-`store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only three questions
-cross tenants, and only `store.directory` answers them: which tenants there are, whose a key, a cookie, an invitation or an
-identity is, and which channels the host has to run. A deleted tenant takes no more users, keys, quotas, secrets and grants:
-`NotFound`. Time ranges include `since` and exclude `until`.
+`store.accounts(tenant_id)` sees one tenant and stores everything under it, regardless of the tenant in a record. Only three
+questions cross tenants, and only `store.directory` answers them: which tenants there are, whose a key, a cookie, an invitation
+or an identity is, and which channels the host has to run. A deleted tenant takes no more users, keys, quotas, secrets and
+grants: `NotFound`. Time ranges include `since` and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
-from agentvm.storage.sql.accounts.asked import AskedStore
 from agentvm.storage.sql.accounts.audit import AuditStore
 from agentvm.storage.sql.accounts.browser_sessions import BrowserSessionStore
 from agentvm.storage.sql.accounts.channels import ChannelStore
@@ -22,6 +21,7 @@ from agentvm.storage.sql.accounts.preferences import PreferenceStore
 from agentvm.storage.sql.accounts.quota_parts import PartStore
 from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.storage.sql.accounts.secrets import SecretStore
+from agentvm.storage.sql.accounts.sent_calls import SentCallStore
 from agentvm.storage.sql.accounts.shares import ShareStore
 from agentvm.storage.sql.accounts.users import UserStore
 from agentvm.storage.sql.connection import Database
@@ -45,6 +45,6 @@ class Accounts:
         self.channels = ChannelStore(database, tenant_id)
         self.audit = AuditStore(database, tenant_id)
         self.ledger = LedgerStore(database, tenant_id)
-        self.asked = AskedStore(database, tenant_id)
+        self.asked = SentCallStore(database, tenant_id)
         self.feedback = FeedbackStore(database, tenant_id)
         self.shares = ShareStore(database, tenant_id)

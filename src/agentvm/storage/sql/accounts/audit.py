@@ -29,5 +29,5 @@ class AuditStore(TenantScope):
 
 
 def add_entry(connection: Connection, tenant_id: TenantId, entry: AuditEntry) -> None:
-    """Adds an entry in the commit of what it tells."""
+    """Adds an entry in the commit of its action."""
     connection.execute(_ADD, (tenant_id, *_ENTRY.encode(entry)))

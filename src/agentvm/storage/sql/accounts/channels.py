@@ -1,5 +1,7 @@
 """ChannelStore — the chat channels of one tenant, and their messages until the answers have been delivered."""
 
+from collections.abc import Callable
+
 from agentvm.errors import Conflict
 from agentvm.model.channel import ChannelId, ChannelMessage, ChatChannel
 from agentvm.storage.sql.connection import Connection
@@ -73,13 +75,17 @@ class ChannelStore(TenantScope):
     async def get(self, channel_id: ChannelId) -> ChatChannel | None:
         return await self._first(decode_channel, _GET, (self._tenant_id, channel_id))
 
-    async def replace(self, channel: ChatChannel) -> bool:
-        """False when it is gone; `Conflict` when the name is another's."""
+    async def change(self, channel_id: ChannelId, modify: Callable[[ChatChannel], ChatChannel]) -> ChatChannel | None:
+        """Changes a channel as it is at that moment, and returns it; None when it is gone. `Conflict` for another's name."""
 
-        def write(connection: Connection) -> bool:
-            self._check_name(connection, channel)
-            values = (*_CHANNEL.encode(channel), self._tenant_id, channel.channel_id)
-            return connection.execute(_UPDATE, values) > 0
+        def write(connection: Connection) -> ChatChannel | None:
+            place = (self._tenant_id, channel_id)
+            for row in connection.fetch(_GET, place):
+                changed = modify(decode_channel(row))
+                self._check_name(connection, changed)
+                connection.execute(_UPDATE, (*_CHANNEL.encode(changed), *place))
+                return changed
+            return None
 
         return await self._database.write(write)
 
@@ -96,7 +102,7 @@ class ChannelStore(TenantScope):
         if connection.fetch(_NAMED, (self._tenant_id, channel.name, channel.channel_id)):
             raise Conflict(f"There is a channel named {channel.name} already")
 
-    async def hear(self, message: ChannelMessage, pending_max: int) -> bool | None:
+    async def receive(self, message: ChannelMessage, pending_max: int) -> bool | None:
         """Stores a message; False when it was heard before, None when too many wait already."""
         place = (self._tenant_id, message.channel_id)
 

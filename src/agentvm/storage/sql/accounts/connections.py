@@ -1,8 +1,8 @@
-"""ConnectionStore — what users of one tenant have allowed AgentVM to do for them on MCP servers. The content is sealed."""
+"""ConnectionStore — the consents of a tenant's users to act for them on MCP servers. The content is sealed."""
 
 from typing import NamedTuple
 
-from agentvm.errors import Conflict, NotFound, shorten
+from agentvm.errors import Conflict, not_found
 from agentvm.model.ids import UserId
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.records import TenantScope
@@ -49,7 +49,7 @@ class Consent(NamedTuple):
 
 
 class ConnectionStore(TenantScope):
-    """Connections to MCP servers, by user and server. An empty user is everybody, of a server without authentication."""
+    """Connections to MCP servers, by user and server. An empty user stands for all users of a server without authentication."""
 
     async def put(self, user_id: str, server: str, sealed: bytes, now: int, *, connected: bool = True) -> None:
         """Replaces the one of the same user and server; `Conflict` when the user has too many."""
@@ -66,7 +66,7 @@ class ConnectionStore(TenantScope):
         """Refuses a user that is gone: an answer on its way must not bring anything of him back."""
         refuse_deleted(connection, self._tenant_id)
         if user_id and not connection.fetch(_USER, (self._tenant_id, user_id)):
-            raise NotFound(f"User not found: {shorten(user_id)}")
+            raise not_found("User", user_id)
 
     async def get(self, user_id: str, server: str) -> bytes | None:
         return await self._first(lambda row: bytes(row[0]), _GET, (self._tenant_id, user_id, server))
@@ -94,7 +94,7 @@ class ConnectionStore(TenantScope):
         return await self._first(lambda row: Consent(row[0], row[1], bytes(row[2])), _CONSENT, (self._tenant_id, state, now))
 
     async def take_consent(self, state: str, now: int) -> Consent | None:
-        """Returns a consent and removes it: of two who come with the same state one gets it."""
+        """Returns a consent and removes it: of two requests with the same state one gets it."""
 
         def write(connection: Connection) -> Consent | None:
             rows = connection.fetch(_CONSENT, (self._tenant_id, state, now))

@@ -1,4 +1,6 @@
-"""Directory — the tenants of a server, and whose a key is: all that is asked across tenants."""
+"""Directory — the tenants of a server, and the owners of keys: the only queries across tenants."""
+
+from collections.abc import Callable
 
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, BrowserSession, Invitation, Tenant
@@ -58,18 +60,23 @@ class Directory(Scope):
         """Tenants in the order of their slugs, after the given slug."""
         return await self._all(_TENANT.decode, _AFTER, (after or "", limit))
 
-    async def update_tenant(self, tenant: Tenant) -> bool:
-        """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
-        about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan, tenant.updated_at)
+    async def change_tenant(self, tenant_id: TenantId, modify: Callable[[Tenant], Tenant]) -> tuple[Tenant, Tenant] | None:
+        """Changes name, description, status, plan and slug of a tenant as it is at that moment; returns it before and after.
 
-        def write(connection: Connection) -> bool:
-            if not connection.fetch(_BY_ID, (tenant.tenant_id,)):
-                return False
-            _refuse_reserved(tenant)
-            if connection.fetch(_SLUG_OF_ANOTHER, (tenant.slug, tenant.tenant_id)):
-                raise _taken(tenant)
-            connection.execute(_UPDATE_TENANT, (*about, tenant.tenant_id))
-            return True
+        None when it is gone. `Conflict` when the slug is taken.
+        """
+
+        def write(connection: Connection) -> tuple[Tenant, Tenant] | None:
+            before = next(map(_TENANT.decode, connection.fetch(_BY_ID, (tenant_id,))), None)
+            if before is None:
+                return None
+            after = modify(before)
+            _refuse_reserved(after)
+            if connection.fetch(_SLUG_OF_ANOTHER, (after.slug, tenant_id)):
+                raise _taken(after)
+            about = (after.slug, after.name, after.description, after.status, after.plan, after.updated_at)
+            connection.execute(_UPDATE_TENANT, (*about, tenant_id))
+            return before, after
 
         return await self._database.write(write)
 

@@ -1,4 +1,4 @@
-"""FeedbackStore — what the people of one tenant think of answers. A rating goes with its conversation."""
+"""FeedbackStore — the ratings of answers by the people of one tenant. A rating goes with its conversation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,7 +58,7 @@ class FeedbackStore(TenantScope):
         before: int | None = None,
         limit: int = 100,
     ) -> tuple[tuple[int, Feedback], ...]:
-        """Returns ratings with their numbers, the newest first; None for everybody's, for either, of all sessions, anywhere."""
+        """Returns ratings with their numbers, the newest first; None means all authors, ratings, sessions or containers."""
         places = None if containers is None else msgspec.json.encode(containers).decode()
         page = (self._tenant_id, _PLACE_MAX if before is None else before, author, rating, session_id, places, limit)
         return await self._all(_decode, _LIST, page)

@@ -1,9 +1,9 @@
 """KeyStore — the keys of one tenant. Of a key itself only its hash is here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentvm.errors import Conflict, NotFound, shorten
+from agentvm.errors import Conflict, not_found, shorten
 from agentvm.model.account import ApiKey
 from agentvm.model.ids import KeyId, UserId
 from agentvm.storage.sql.connection import Connection
@@ -56,14 +56,28 @@ class KeyStore(TenantScope):
     async def add(self, key: ApiKey, digest: bytes) -> None:
         """`Conflict` when the id is taken, by whomever; `NotFound` when its user is gone."""
 
-        def write(connection: Connection) -> None:
-            refuse_deleted(connection, self._tenant_id)
-            if key.user_id is not None and not connection.fetch(_HAS_USER, (self._tenant_id, key.user_id)):
-                raise NotFound(f"User not found: {shorten(key.user_id)}")
-            if not connection.execute(_ADD_KEY, (self._tenant_id, digest, *_KEY.encode(key))):
-                raise Conflict(f"There is already a key {shorten(key.key_id)}")
+        await self._database.write(lambda connection: self._add(connection, key, digest))
 
-        await self._database.write(write)
+    def _add(self, connection: Connection, key: ApiKey, digest: bytes) -> None:
+        refuse_deleted(connection, self._tenant_id)
+        if key.user_id is not None and not connection.fetch(_HAS_USER, (self._tenant_id, key.user_id)):
+            raise not_found("User", key.user_id)
+        if not connection.execute(_ADD_KEY, (self._tenant_id, digest, *_KEY.encode(key))):
+            raise Conflict(f"There is already a key {shorten(key.key_id)}")
+
+    async def rotate(self, old_id: KeyId, key: ApiKey, digest: bytes, *, now: int, ends_at: int | None) -> bool:
+        """Adds a key in place of another, which is revoked, or expires at `ends_at`; False when that is not valid any more."""
+
+        def write(connection: Connection) -> bool:
+            old = next(map(_STORED.decode, connection.fetch(_BY_ID, (self._tenant_id, old_id))), None)
+            if old is None or not old.is_valid(now):
+                return False
+            self._add(connection, key, digest)
+            end = (_REVOKE, now) if ends_at is None else (_EXPIRE, ends_at)
+            connection.execute(end[0], (end[1], self._tenant_id, old_id))
+            return True
+
+        return await self._database.write(write)
 
     async def get(self, key_id: KeyId) -> ApiKey | None:
         return await self._first(_STORED.decode, _BY_ID, (self._tenant_id, key_id))
@@ -74,13 +88,15 @@ class KeyStore(TenantScope):
             return await self._all(_STORED.decode, _KEYS_OF_ALL, (self._tenant_id,))
         return await self._all(_STORED.decode, _KEYS_OF_USER, (self._tenant_id, user_id))
 
-    async def revoke(self, key_id: KeyId, now: int) -> bool:
-        """False when there is no such key; revoking twice changes nothing."""
-        return await self._execute(_REVOKE, (now, self._tenant_id, key_id))
+    async def revoke(self, key_id: KeyId, now: int, *, check: Callable[[Sequence[ApiKey]], None] | None = None) -> bool:
+        """False when there is no such key; revoking twice changes nothing. `check` may refuse, given all keys of the tenant."""
 
-    async def expire(self, key_id: KeyId, at: int) -> bool:
-        """Sets the expiry, unless it is sooner already; False when there is no such key."""
-        return await self._execute(_EXPIRE, (at, self._tenant_id, key_id))
+        def write(connection: Connection) -> bool:
+            if check is not None:
+                check([_STORED.decode(row) for row in connection.fetch(_KEYS_OF_ALL, (self._tenant_id,))])
+            return connection.execute(_REVOKE, (now, self._tenant_id, key_id)) > 0
+
+        return await self._database.write(write)
 
     async def extend(self, key_id: KeyId, at: int) -> bool:
         """Sets the expiry of a key that has one, unless it is later already."""

@@ -1,7 +1,7 @@
 """LedgerStore — usage, price and credit of one tenant.
 
 The database keeps the wallet: triggers add each new row to it in the transaction that adds the row, and refuse to change or
-drop a row. So a wallet is one row to read and always the sum of what is entered.
+drop a row. So a wallet is one row to read and always the sum of the entries.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from agentvm.model.ids import ContainerId, TenantId, TurnId, UserId
 from agentvm.model.ledger import TIER_DRIVER, Credit, LedgerEntry, TreeUse, TurnCharge, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
-from agentvm.storage.sql.accounts.asked import forget
+from agentvm.storage.sql.accounts.sent_calls import forget
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import DAY, HOUR, MONTH, ORDERED_JOIN, items_of, total
 from agentvm.storage.sql.records import Columns, TenantScope
@@ -118,8 +118,8 @@ class LedgerStore(TenantScope):
     ) -> tuple[UsageRow, ...]:
         """Sums by some of user, key, container, image, session, driver, model, hour, day, month; one row without any of them.
 
-        `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum. With `node_id`
-        what that node of a cluster has entered.
+        `InvalidInput` for another word. `containers` are exact names; without any there is nothing to sum. With `node_id` the
+        entries of that node of a cluster.
         """
         members, query = _usage_query(
             by, of_user=user_id is not None, of_containers=containers is not None, of_node=node_id is not None
@@ -180,7 +180,7 @@ class LedgerStore(TenantScope):
             added = connection.execute(_ADD_CREDIT, (self._tenant_id, *_CREDIT.encode(credit))) == 1
             # Looked at after it was added, within the transaction: of two who take back, the second sees the first.
             if added and credit.amount < 0 and (left := self._wallet(connection).balance) < 0:
-                raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be taken back")
+                raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be withdrawn")
             return added
 
         return await self._database.write(write)
@@ -199,7 +199,8 @@ class LedgerStore(TenantScope):
 def enter(
     tenant_id: TenantId, entries: Sequence[LedgerEntry], node_id: int, answered: Sequence[str] = ()
 ) -> Callable[[Connection], int]:
-    """Entries of a node as work for the database, which says how many were new; what was `answered` is forgotten."""
+    """Entries of a node as work for the database, which returns how many were new; `answered` calls are removed from the sent
+    ones."""
     rows = [(tenant_id, node_id, *ENTRY.encode(entry)) for entry in entries]
 
     def work(connection: Connection) -> int:

@@ -1,10 +1,10 @@
-"""Quota parts — limits that hold for all nodes of a cluster together: each node takes a part, and uses it without asking.
+"""Quota parts — limits that apply to all nodes of a cluster together: each node reserves a part, and uses it locally.
 
-Theory of operation. A row is how much of a limit a node may use in a window, with what it has used there already; the row of
-node 0 is what nodes that have ended, and servers before them, have used. The sum of the rows never exceeds the limit, and no
-node uses more than its row: so all of them together do not either. A node that needs more takes it in one transaction, with a
-tenth of what is then left: near the limit parts become as small as single calls. When a node has ended, and its sessions were
-taken over, the ledger knows what it has used; that is added to the row of node 0, and the rest is free again.
+Theory of operation. A row is the part of a limit that a node may use in a window, with its use so far; the row of node 0 is the
+use of nodes that have ended, and of servers before them. The sum of the rows never exceeds the limit, and no node uses more
+than its row: so all of them together do not either. A node that needs more takes it in one transaction, with a tenth of the
+rest: near the limit parts become as small as single calls. When a node has ended, and its sessions were taken over, the ledger
+knows its use; that is added to the row of node 0, and the rest is free again.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = 
 _DROP = "DELETE FROM quota_parts WHERE tenant_id = ? AND metric = ? AND user_id = ? AND begins = ? AND node_id = ?"
 
 
-class TakenPart(NamedTuple):
-    """The part of a node: how much, what it was before, how much others have, and which other nodes have any."""
+class ClaimedPart(NamedTuple):
+    """The part of a node: its size, its size before, the parts of others, and the other nodes that have any."""
 
     amount: int
     before: int
@@ -62,12 +62,12 @@ class TakenPart(NamedTuple):
 class PartStore(TenantScope):
     """The parts that nodes have of the limits of one tenant."""
 
-    async def take(self, key: LimitKey, need: PartNeed) -> TakenPart:
+    async def take(self, key: LimitKey, need: PartNeed) -> ClaimedPart:
         """Enlarges the part of this node as far as the limit allows; it is never made smaller."""
         node_id, tenant_id = self._database.node_id, self._tenant_id
         place = (tenant_id, *key[:3])
 
-        def work(connection: Connection) -> TakenPart:
+        def work(connection: Connection) -> ClaimedPart:
             parts = {int(node): int(amount) for node, amount in connection.fetch(_PARTS, place)}
             up = {int(node): int(started_at) for node, started_at in connection.fetch(_UP)}
             if 0 not in parts or any(node and node not in up for node in parts):
@@ -81,12 +81,12 @@ class PartStore(TenantScope):
             if amount != before:
                 connection.execute(_PUT, (*place, node_id, amount, key.ends))
             holders = tuple(sorted(node for node, part in parts.items() if node and part))
-            return TakenPart(amount, before, elsewhere, holders)
+            return ClaimedPart(amount, before, elsewhere, holders)
 
         return await self._database.write(work)
 
     async def lower(self, parts: Sequence[tuple[LimitKey, int]]) -> None:
-        """Gives back what this node does not need: its parts become as small as that."""
+        """Returns unneeded parts of limits: this node's parts become as small as given."""
         node_id, tenant_id = self._database.node_id, self._tenant_id
 
         def work(connection: Connection) -> None:
@@ -113,7 +113,7 @@ def _amount(need: PartNeed, before: int, elsewhere: int, limit: int | None) -> i
 def _settle(
     connection: Connection, tenant_id: TenantId, key: LimitKey, parts: dict[int, int], up: dict[int, int]
 ) -> dict[int, int]:
-    """Adds up what nodes that have ended have used, for the row of node 0; the others start with what they have entered."""
+    """Adds up the use of nodes that have ended, for the row of node 0; the others start with their own entries."""
     ended = [node for node in parts if node and node not in up]
     if 0 in parts and (key.is_counted_here or any(connection.fetch(_IS_LEFT, (node,)) for node in ended)):
         # Not known what they have used, or not yet: all of their parts.

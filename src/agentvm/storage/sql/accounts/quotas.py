@@ -1,11 +1,11 @@
-"""QuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
+"""QuotaStore — the limits of one tenant and of its users, and the amounts that only the database can count."""
 
 from agentvm.model.account import Quota
 from agentvm.model.ids import UserId
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import Columns, TenantScope
-from agentvm.storage.sql.rows import is_here, refuse_deleted
+from agentvm.storage.sql.rows import is_present, refuse_deleted
 
 ROW_BYTES = 100
 """Approximate size of a row besides its texts, with its index entries."""
@@ -55,7 +55,7 @@ SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (se
         FROM setting_changes WHERE scope = ?1)
      + (SELECT {total(f"octet_length(target) + {ROW_BYTES}")} FROM audit WHERE tenant_id = ?1)
 """
-_CONTAINERS = f"SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL AND {is_here('containers')}"
+_CONTAINERS = f"SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL AND {is_present('containers')}"
 _ADD_EXPORTED = """
 INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
 ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = exports.bytes + excluded.bytes
@@ -90,7 +90,7 @@ class QuotaStore(TenantScope):
         That is messages, attachments, files of sessions, collections, logs, images, sessions, resources, secrets, settings,
         drafts, read marks, audit entries.
         """
-        return await self._count(_STORAGE_BYTES)
+        return await self._count(_STORAGE_BYTES, unhurried=True)
 
     async def count_containers(self) -> int:
         return await self._count(_CONTAINERS)
@@ -103,5 +103,8 @@ class QuotaStore(TenantScope):
         """The bytes exported on that day."""
         return sum(await self._all(lambda row: int(row[0]), _EXPORTED, (self._tenant_id, day)))
 
-    async def _count(self, query: str) -> int:
-        return await self._database.read(lambda connection: int(connection.fetch(query, (self._tenant_id,))[0][0]))
+    async def _count(self, query: str, *, unhurried: bool = False) -> int:
+        def read(connection: Connection) -> int:
+            return int(connection.fetch(query, (self._tenant_id,))[0][0])
+
+        return await self._database.read(read, unhurried=unhurried)

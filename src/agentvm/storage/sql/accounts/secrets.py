@@ -34,7 +34,7 @@ class SecretStore(TenantScope):
         return await self._all(tuple[str, int], _LIST, (self._tenant_id,))
 
     async def remove(self, name: str) -> bool:
-        """Removes a secret and its grants: a new secret of the same name is granted to nobody."""
+        """Removes a secret and its grants: a new secret of the same name has no grants."""
 
         def write(connection: Connection) -> bool:
             connection.execute(_REMOVE_GRANTS, (self._tenant_id, name))

@@ -1,12 +1,12 @@
 """UserStore — the users of one tenant, and which containers each may reach."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, UserId
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home, refuse_erasing
+from agentvm.storage.sql.erasing.begin import begin_user, choose_home, only_member_of, refuse_erasing
 from agentvm.storage.sql.erasing.rows import drop_user_slice
 from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import refuse_deleted
@@ -34,7 +34,7 @@ class UserStore(TenantScope):
         """`Conflict` when the id or the external id is taken.
 
         In the same commit the user is bound to the first of `homes` that is no container, and neither is nor was another
-        user's: nobody inherits anything.
+        user's: no data is inherited.
         """
 
         def write(connection: Connection) -> None:
@@ -57,22 +57,52 @@ class UserStore(TenantScope):
         """Users in the order of their external ids, after the given id."""
         return await self._all(_STORED.decode, _AFTER, (self._tenant_id, after or "", limit))
 
-    async def has_owner_besides(self, user_id: UserId) -> bool:
-        """Whether the tenant has an active owner who is somebody else."""
-        return await self._first(bool, _OTHER_OWNER, (self._tenant_id, user_id)) is not None
+    async def is_last_owner(self, user: User) -> bool:
+        """Whether this is the only active owner of the tenant."""
+        return await self._database.read(lambda connection: self._is_last_owner(connection, user))
 
-    async def update(self, user: User) -> bool:
-        """Replaces display name, role and status; False when it is gone."""
-        about = (user.display_name, user.role, user.status, user.updated_at)
-        return await self._execute(_UPDATE_USER, (*about, self._tenant_id, user.user_id))
+    async def change(
+        self, user_id: UserId, modify: Callable[[User], User], *, keeps_owner: bool = False
+    ) -> tuple[User, User] | None:
+        """Changes display name, role and status of a user as it is at that moment; returns it before and after, None when gone.
 
-    async def delete(self, user_id: UserId, now: int) -> bool:
-        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to.
+        With `keeps_owner` a `Conflict` if the tenant would have no active owner any more.
+        """
+
+        def write(connection: Connection) -> tuple[User, User] | None:
+            before = self._read(connection, user_id)
+            if before is None:
+                return None
+            after = modify(before)
+            if keeps_owner and not _is_owner(after):
+                self._refuse_last_owner(connection, before)
+            about = (after.display_name, after.role, after.status, after.updated_at)
+            connection.execute(_UPDATE_USER, (*about, self._tenant_id, user_id))
+            return before, after
+
+        return await self._database.write(write)
+
+    async def delete(
+        self, user_id: UserId, now: int, *, check: Callable[[User], None] = lambda user: None, keeps_owner: bool = False
+    ) -> bool:
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to; False when it is gone.
+
+        `check` may refuse, given the user as it is at that moment. With `keeps_owner` a `Conflict` for the last active owner.
 
         One short commit deletes the user and notes an erasure, see `agentvm.storage.erasing`; the rest goes in small ones, and
         after a crash with the erasure. Its marks in the containers of others go with the erasure.
         """
-        deleted = await self._database.write(lambda connection: begin_user(connection, self._tenant_id, user_id, now))
+
+        def begin(connection: Connection) -> bool:
+            user = self._read(connection, user_id)
+            if user is None:
+                return False
+            check(user)
+            if keeps_owner:
+                self._refuse_last_owner(connection, user)
+            return begin_user(connection, self._tenant_id, user_id, now)
+
+        deleted = await self._database.write(begin)
         while deleted and await self._database.write(
             lambda connection: drop_user_slice(connection, self._tenant_id, user_id, now)
         ):
@@ -101,6 +131,21 @@ class UserStore(TenantScope):
         """Containers of the user in the order they were bound."""
         return await self._all(lambda row: ContainerId(row[0]), _BOUND, (self._tenant_id, user_id))
 
-    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+    async def only_member_of(self, user_id: UserId) -> tuple[ContainerId, ...]:
         """The containers that no other user is bound to."""
-        return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
+        return await self._database.read(lambda connection: only_member_of(connection, self._tenant_id, user_id))
+
+    def _read(self, connection: Connection, user_id: UserId) -> User | None:
+        return next(map(_STORED.decode, connection.fetch(_BY_ID, (self._tenant_id, user_id))), None)
+
+    def _is_last_owner(self, connection: Connection, user: User) -> bool:
+        return _is_owner(user) and not connection.fetch(_OTHER_OWNER, (self._tenant_id, user.user_id))
+
+    def _refuse_last_owner(self, connection: Connection, user: User) -> None:
+        """Two owners who end each other at once must not both succeed, so this is asked in the transaction of the change."""
+        if self._is_last_owner(connection, user):
+            raise Conflict("This is the last owner of the tenant; make another user an owner first")
+
+
+def _is_owner(user: User) -> bool:
+    return (user.role, user.status) == ("owner", "active")

@@ -1,6 +1,6 @@
 """Erasing — erasures in progress.
 
-Theory of operation. First the rows go (`rows.py`), in small commits. Then the words of what was said leave the indexes of the
+Theory of operation. First the rows go (`rows.py`), in small commits. Then the words of messages leave the indexes of the
 search: SQLite only notes that they are deleted, and drops them when it merges the pieces of an index, so all pieces are merged,
 a few pages at a time. Then the file is cleaned (`slack.py`) and the write-ahead log emptied. One such pass serves all erasures
 that were emptied before it began. The journal is not touched: its entries belong to several sessions, and go when the turns of
@@ -36,7 +36,7 @@ _IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 
 
 @dataclass(slots=True)
 class _Cleaning:
-    """A pass through the files: of which erasures the words have left the indexes, and the page to go on with."""
+    """A pass through the files: of which erasures the words have left the indexes, and the page to continue with."""
 
     of: frozenset[int] = frozenset()
     page: int | None = 1
@@ -88,7 +88,7 @@ class Erasing(Scope):
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
         """Removes the traces of emptied erasures from the files, and then the erasures. False if it must be tried again later.
 
-        It has to be when somebody still reads a state from before, as a backup does, or a turn from before still runs.
+        It must be while a reader, such as a backup, still sees an earlier state, or an earlier turn still runs.
         """
         emptied = frozenset(erasure.erasure_id for erasure in erasures if erasure.emptied)
         if any([await self._is_told_of(erasure_id) for erasure_id in emptied]):
@@ -118,7 +118,7 @@ class Erasing(Scope):
         """
         indexes: tuple[IndexName, ...] = ("messages", "resources", "knowledge")
         for index in indexes:
-            # The first merge takes in every piece there is; the others go on with it.
+            # The first merge takes in every piece there is; the others continue with it.
             pages = -MERGED_PAGES
             while await self._database.write(partial(_merge, index, pages)):
                 pages = MERGED_PAGES

@@ -1,7 +1,6 @@
-"""Begin — the short commits by which containers, users and tenants are deleted, and what keeps them so.
+"""Begin — the short commits by which containers, users and tenants are deleted, and the marks that prevent new writes.
 
-A container that is being erased keeps its row, marked, until all that was in it is gone: the mark is what everybody who would
-add to it looks at.
+A container that is being erased keeps its row, marked, until its content is deleted: every write to it checks the mark.
 """
 
 import hashlib
@@ -79,7 +78,7 @@ def refuse_erasing(connection: Connection, key: Key) -> None:
 
 
 def is_retired(connection: Connection, key: Key) -> bool:
-    """Whether the container went with a deleted user and is nobody's since."""
+    """Whether the container was deleted with its user."""
     tenant_id, container_id = key
     return bool(connection.fetch(_IS_RETIRED, (tenant_id, container_id, _digest(container_id)))[0][0])
 
@@ -101,8 +100,8 @@ def begin_user(connection: Connection, tenant_id: TenantId, user_id: UserId, now
 
 
 def begin_homes(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> bool:
-    """Deletes some containers that a deleted user has alone; whether there were any. Their names are given to nobody else."""
-    homes = alone_in(connection, tenant_id, user_id, limit=ROWS_MAX)
+    """Deletes some containers that a deleted user has alone; whether there were any. Their names are not reused."""
+    homes = only_member_of(connection, tenant_id, user_id, limit=ROWS_MAX)
     for container_id in homes:
         connection.execute(_RETIRE, (tenant_id, _digest(container_id)))
         begin_container(connection, (tenant_id, container_id), now)
@@ -115,7 +114,7 @@ def begin_tenant(connection: Connection, tenant_id: TenantId, now: int) -> None:
 
 
 def mark_sessions(connection: Connection, key: Key) -> bool:
-    """Takes some sessions of a container out of every list and search, for good; whether there may be more."""
+    """Takes some sessions of a container out of every list and search, permanently; whether there may be more."""
     for statement in (_MARK, _MARK_DELETED):
         if connection.execute(statement, (*key, MARKED_MAX)):
             return True
@@ -123,11 +122,11 @@ def mark_sessions(connection: Connection, key: Key) -> bool:
 
 
 def unbind_others(connection: Connection, key: Key) -> tuple[UserId, ...]:
-    """Unbinds some users and returns them: all but those whose first container it is, who would have none."""
+    """Unbinds users and returns them: all except those whose first container it is."""
     return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, (*key, MARKED_MAX)))
 
 
-def alone_in(
+def only_member_of(
     connection: Connection, tenant_id: TenantId, user_id: UserId, limit: int = dialect.ROWS_MAX
 ) -> tuple[ContainerId, ...]:
     """The containers that no other user is bound to, in the order they were bound."""

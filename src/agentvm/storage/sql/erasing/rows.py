@@ -1,8 +1,8 @@
 """Rows — erases the rows of a container, a user or a tenant, some in each commit.
 
-Theory of operation. A step looks for the next rows that are left, in a fixed order, and drops at most `ROWS_MAX` of them and
-about `BYTES_MAX`; nothing but the rows themselves says how far it has come, so a crash costs nothing. What refers to a thing
-goes before the thing. The row of a container goes last: until then nobody can make another of the same name.
+Theory of operation. A step selects the next remaining rows, in a fixed order, and deletes at most `ROWS_MAX` of them and about
+`BYTES_MAX`; progress is not stored separately, so a crash loses none. References to an item are deleted before the item. The
+row of a container is deleted last: until then no container of the same name can be created.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_erased_name
 from agentvm.storage.erasing import Advanced
-from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
+from agentvm.storage.sql.attachments import drop_abandoned_slice, drop_blob
 from agentvm.storage.sql.collections import erase_collections, tidy_slice
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import begin_homes, mark_sessions, unbind_others
@@ -169,7 +169,7 @@ class ErasureJob(NamedTuple):
 
 
 def pass_journal(connection: Connection, before: int) -> None:
-    """Entries of the journal before that one are gone. To be said when they go: their numbers are given out again."""
+    """Entries of the journal before that one are gone. Counted when they are deleted, because their numbers are reused."""
     connection.execute("UPDATE erasures SET journal_entry = 0 WHERE journal_entry < ?", (before,))
 
 
@@ -218,7 +218,7 @@ def _drop_images(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 def _drop_deliveries(connection: Connection, job: ErasureJob) -> Advanced | None:
-    """Deletes what webhooks were told of a container, sent or not."""
+    """Deletes the notices of webhooks about a container, sent or not."""
     return MORE if connection.execute(_DROP_DELIVERIES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
@@ -258,8 +258,8 @@ def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 
 def _drop_large_blobs(connection: Connection, job: ErasureJob) -> Advanced | None:
-    """Deletes bytes that were set aside by any erasure or upload: they belong to nobody."""
-    return MORE if drop_given_up_slice(connection) else None
+    """Deletes bytes that were set aside by any erasure or upload: no row refers to them."""
+    return MORE if drop_abandoned_slice(connection) else None
 
 
 def _bury_resources(connection: Connection, job: ErasureJob) -> Advanced | None:
@@ -297,7 +297,7 @@ def _drop_accounts(connection: Connection, job: ErasureJob) -> Advanced | None:
 def _rename_in_ledger(connection: Connection, job: ErasureJob) -> Advanced | None:
     entries = connection.fetch(_LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
     if not entries:
-        _rename_asked(connection, job)
+        _rename_sent_calls(connection, job)
         return None
     for position, container_id in entries:
         if _is_to_rename(job, container_id):
@@ -306,7 +306,7 @@ def _rename_in_ledger(connection: Connection, job: ErasureJob) -> Advanced | Non
     return MORE
 
 
-def _rename_asked(connection: Connection, job: ErasureJob) -> None:
+def _rename_sent_calls(connection: Connection, job: ErasureJob) -> None:
     """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
     for (container_id,) in connection.fetch(_ASKED.format(where=job.where), job.scope):
         if _is_to_rename(job, container_id):
@@ -319,7 +319,7 @@ def _is_to_rename(job: ErasureJob, container_id: str) -> bool:
 
 
 def pseudonym(salt: bytes, container_id: str) -> str:
-    """The same for all entries of one container, and nobody can tell which it was once the salt is gone."""
+    """The same name for all entries of one container, which cannot be identified once the salt is deleted."""
     return ERASED_NAME + hashlib.sha256(salt + container_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

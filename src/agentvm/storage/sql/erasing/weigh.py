@@ -8,10 +8,10 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.protocol.records import OwnedRecord
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
-from agentvm.storage.sql.erasing.begin import alone_in
-from agentvm.storage.sql.rows import is_here
+from agentvm.storage.sql.erasing.begin import only_member_of
+from agentvm.storage.sql.rows import is_present
 
-_OF_TENANT = f"FROM containers WHERE tenant_id = ? AND deleted_at IS NULL AND {is_here('containers')}"
+_OF_TENANT = f"FROM containers WHERE tenant_id = ? AND deleted_at IS NULL AND {is_present('containers')}"
 _CONTAINERS = f"SELECT container_id {_OF_TENANT} ORDER BY created_at, position"
 _HAS = f"SELECT 1 {_OF_TENANT} AND container_id = ?"
 # Each half has an index of its own. `length` and `octet_length` do not read what they measure.
@@ -71,7 +71,7 @@ def weigh_container(connection: Connection, tenant_id: TenantId, container_id: C
 def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> OwnedRecord | None:
     if not connection.fetch(_IS_USER, (tenant_id, user_id)):
         return None
-    homes = alone_in(connection, tenant_id, user_id)
+    homes = only_member_of(connection, tenant_id, user_id)
     own = _weigh(connection, tenant_id, [name for name in homes if connection.fetch(_HAS, (tenant_id, name))])
     return msgspec.structs.replace(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
 

@@ -1,6 +1,6 @@
-"""ResourceStore — one tenant's view of resources in SQLite.
+"""ResourceStore — one tenant's view of resources.
 
-Every statement carries the tenant of this scope, or a key that was found with it. One file for each job; what is here is which.
+Every statement carries the tenant of this scope, or a key that was found with it. One file for each job; this one lists them.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 _Job = Callable[Concatenate[Connection, TenantId, P], T]
 
 _INLINE_CHARACTERS = 20_000
-"""Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""
+"""Characters of text, beyond which cutting it into words would block the event loop."""
 
 
 class ResourceStore(TenantScope):
@@ -36,29 +36,29 @@ class ResourceStore(TenantScope):
         return await self._read(read.get, resource_id)
 
     async def history(self, resource_id: ResourceId, only: str | None = None) -> VersionHistory:
-        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build.
+        """Empty when the resource is not in view. With `only`, of its versions just that one, also with another build.
 
-        Of others only what everything it is locked to was public for: a version that was withdrawn before its resource
-        became public may be locked to private ones, and is then not shown.
+        Of other tenants only versions whose whole closure was public: a version that was withdrawn before its resource became
+        public may be locked to private ones, and is then not shown.
         """
         return await self._read(read.history, resource_id, only)
 
     async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
-        """A version that is out of view but that something of the own tenant is locked to: hidden or deleted since."""
+        """A version that is out of view but that an item of the own tenant is locked to: hidden or deleted since."""
         return await self._read(read.find_locked, kind, name, owner, digest)
 
     async def closure(self, version_id: VersionId, *, limit: int) -> dict[VersionId, Node]:
         """The version and everything it is locked to, at most so many; empty when it is not in view.
 
-        In view are the versions of resources in view, and those that something of the own tenant is locked to.
+        In view are the versions of resources in view, and the versions that an item of the own tenant is locked to.
         """
         return await self._read(graph.read_closure, version_id, limit)
 
     async def publish(self, publications: Sequence[Publication], *, dry_run: bool = False) -> tuple[Published, ...]:
         """All of them in one commit, or none. A dry run returns or raises the same, and stores nothing.
 
-        `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone meanwhile;
-        `ResourceCycle` when floating references of latest versions would lead back to the resource;
+        `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone in the
+        meantime; `ResourceCycle` when floating references of latest versions would lead back to the resource;
         `ResourceVisibilityConflict` when a public resource would be locked to a private one; `Conflict` for the name of a
         resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
         """
@@ -76,14 +76,14 @@ class ResourceStore(TenantScope):
         return await self._write(change.point, resource_id, tag, version, now)
 
     async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
-        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there.
+        """Withdraws a version, or for `at=None` brings it back; the latest is computed again. None when it is not there.
 
         `ResourceVisibilityConflict` as for `publish` when a version of a public resource is brought back.
         """
         return await self._write(change.yank, resource_id, version, at, now)
 
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to.
+        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps versions that others are locked to.
 
         Its `details` name the own `referrers` (URIs with their versions, then ids of images) and count the `foreign` ones.
         """
@@ -106,7 +106,7 @@ class ResourceStore(TenantScope):
         return await self._read(read.count)
 
     async def blob_size(self, digest: str) -> int | None:
-        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
+        """None unless a visible version contains it: knowing a digest grants no access."""
         return await self._read(graph.readable_blob_size, digest)
 
     async def blob(self, version_id: VersionId, digest: str) -> bytes | None:

@@ -80,11 +80,11 @@ def collect(connection: Connection, now: int, grace: int) -> int:
     return dropped
 
 
-def drop_unused_versions(connection: Connection, resource_key: int) -> bool:
-    """Deletes some versions of a deleted resource that nothing refers to; whether there were any. None comes into use again."""
+def drop_unused_versions(connection: Connection, resource_key: int) -> int:
+    """Deletes some versions of a deleted resource that nothing refers to; returns their number. None comes into use again."""
     unused = connection.fetch(unused_versions_of("r.resource_key = ? LIMIT ?"), (resource_key, DROPPED_MAX))
     connection.many("DELETE FROM resource_versions WHERE version_key = ?", unused)
-    return bool(unused)
+    return len(unused)
 
 
 def unused_versions_of(resources: str) -> str:
@@ -93,7 +93,8 @@ def unused_versions_of(resources: str) -> str:
 
 
 def drop_version(connection: Connection, version_key: int) -> None:
-    """With its contents, unless another version has the same: nobody can be about to refer to what only this one shows."""
+    """With its contents, unless another version has the same: no request can be about to refer to content that only this one
+    shows."""
     held = connection.fetch(_HELD, (version_key,))
     connection.execute("DELETE FROM resource_versions WHERE version_key = ?", (version_key,))
     for (digest,) in held:

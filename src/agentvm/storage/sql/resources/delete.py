@@ -1,11 +1,11 @@
-"""Delete — takes resources away, but from nobody what they are locked to."""
+"""Delete — deletes resources; versions that others are locked to stay readable for them."""
 
 from agentvm.errors.resource import ResourceInUse
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId
 from agentvm.storage.resources import Dependents
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.resources.collect import drop_unused_versions, drop_version, unused_versions_of
+from agentvm.storage.sql.resources.collect import DROPPED_MAX, drop_unused_versions, drop_version, unused_versions_of
 from agentvm.storage.sql.resources.read import read_dependents
 from agentvm.storage.sql.resources.rows import encode, uri_of
 
@@ -45,7 +45,7 @@ RELEASED_MAX = 500
 
 
 def begin(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> int | None:
-    """Takes a resource out of everybody's sight, all but its versions; None when there is none of the tenant's own."""
+    """Hides a resource, but not its locked versions; None if the tenant has no such resource."""
     for (resource_key,) in connection.fetch(_OWN, (resource_id, tenant_id)):
         if not force:
             _refuse_in_use(tenant_id, read_dependents(connection, tenant_id, resource_key))
@@ -55,18 +55,25 @@ def begin(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, 
 
 
 def drop_slice(connection: Connection, resource_key: int, *, force: bool) -> bool:
-    """Drops some versions of a buried resource; whether there may be more. Without `force` the resource goes with the last."""
-    if drop_unused_versions(connection, resource_key):
-        return True
+    """Drops some versions of a deleted resource; returns whether there may be more.
+
+    Without `force` the resource goes in one commit with the last: a crash in between would leave its name reserved.
+    """
+    dropped = 0
+    # Versions that only the dropped ones referred to are unused now.
+    while count := drop_unused_versions(connection, resource_key):
+        dropped += count
+        if dropped >= DROPPED_MAX:
+            return True
     if not force:
         connection.execute(_DELETE, (resource_key,))
     return False
 
 
 def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
-    """Takes some of the resources of a deleted tenant out of everybody's sight; whether there was one.
+    """Takes some of the resources of a deleted tenant out of sight; whether there was one.
 
-    Nobody can reach its images any more, so they hold nothing.
+    Its images cannot be reached any more, so they keep no version alive.
     """
     released = connection.execute(_RELEASE, (tenant_id, RELEASED_MAX))
     rows = connection.fetch(_SOME_OWN, (tenant_id, BURIED_MAX))
@@ -78,9 +85,9 @@ def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
 
 
 def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool:
-    """Drops versions of a deleted tenant that nobody is locked to, with their contents; whether there was one.
+    """Drops versions of a deleted tenant without locks, with their contents; whether there was one.
 
-    What others are locked to stays for them. What is left without a version goes as well.
+    Versions that others are locked to stay for them. Resources without a version are deleted as well.
     """
     rows = connection.fetch(unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
     for (version_key,) in rows:

@@ -46,12 +46,13 @@ WITH RECURSIVE down (version_key) AS (
     SELECT d.target_key FROM down JOIN resource_deps AS d ON d.version_key = down.version_key
 )
 SELECT {RESOURCE_COLUMNS}, {VERSION_COLUMNS}, b.body
-FROM down
-{ORDERED_JOIN} resource_versions AS v ON v.version_key = down.version_key
+FROM (SELECT version_key FROM down LIMIT ?2) AS near
+{ORDERED_JOIN} resource_versions AS v ON v.version_key = near.version_key
 {ORDERED_JOIN} {RESOURCES_OF_VERSIONS}
 {ORDERED_JOIN} resource_blobs AS b ON b.digest = v.content
-LIMIT ?2
 """
+# Limited before the joins, which may come in any order: the nodes are a walk's first ones, which hang together.
+
 _PRIVATE = f"""
 WITH RECURSIVE down (version_key) AS (
     SELECT CAST(?1 AS BIGINT)
@@ -76,7 +77,7 @@ _NAME = f"SELECT r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name FROM
 
 
 def is_readable(connection: Connection, tenant_id: TenantId, version_id: str) -> bool:
-    """Whether the tenant may read the version: it is in view, or something in view, or an own image, is locked to it."""
+    """Whether the tenant may read the version: it is in view, or a version in view, or an own image, is locked to it."""
     return bool(connection.fetch(_VERSION_IS_READABLE, (tenant_id, version_id)))
 
 

@@ -1,4 +1,4 @@
-"""Lock — an image holds on to every version it was built from."""
+"""Lock — keeps every version that an image was built from."""
 
 from collections.abc import Iterable
 

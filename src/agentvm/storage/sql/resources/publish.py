@@ -1,4 +1,5 @@
-"""Publish — new versions, a whole batch in one commit. Whatever can have changed since the publisher looked is checked here."""
+"""Publish — new versions, a whole batch in one commit. Facts that can have changed since the publisher looked are checked
+here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def undone(work: PublishWork, connection: Connection) -> tuple[Published, ...]:
 
 
 def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> PublishWork:
-    """The batch as work for the database. `ValueError` for a binary part that is not what its digest says."""
+    """The batch as work for the database. `ValueError` for a binary part whose digest differs."""
     _refuse_rings(publications)
     prepared = [_prepare(each) for each in publications]
 

@@ -130,7 +130,8 @@ def dependents(connection: Connection, tenant_id: TenantId, resource_id: Resourc
 
 
 def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: int) -> Dependents:
-    """Without asking whether the resource is in view. A resource does not depend on itself, whatever its versions do."""
+    """Without asking whether the resource is in view. A resource does not depend on itself, although its versions may depend on
+    each other."""
     scope = (tenant_id, resource_key)
     versions = connection.fetch(_DEPENDENT_VERSIONS, scope)
     images = connection.fetch(_DEPENDENT_IMAGES, scope)

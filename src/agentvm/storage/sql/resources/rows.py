@@ -1,4 +1,4 @@
-"""Rows — how resources and their versions lie in the tables, and what of them a tenant may see.
+"""Rows — how resources and their versions are stored, and which of them a tenant may see.
 
 In the queries `r` is a resource, `v` a version, `t` the tenant of the resource and `?1` the tenant that asks.
 """
@@ -91,5 +91,5 @@ def tenant_of(connection: Connection, slug: str) -> TenantId:
 
 
 def uri_of(viewer: TenantId, tenant_id: str, owner: str, kind: Any, name: str, version: str | None = None) -> str:
-    """As the viewer writes it: without an owner for what is its own."""
+    """Returns the URI as the viewer writes it: without an owner for the viewer's own resource."""
     return str(ResourceUri(type=kind, name=name, owner=None if tenant_id == viewer else owner, selector=version))

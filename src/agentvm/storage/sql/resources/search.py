@@ -1,8 +1,8 @@
 """Search — finds resources by words, or lists them by name; one page at a time.
 
-A page goes on where the one before ended, by value and not by number, so what is published meanwhile shifts nothing. With
+A page continues after the last value of the previous one, not at an offset, so concurrent publications do not shift it. With
 words, where that was is looked up again: the weight of a hit depends on all others there are, but hardly its rank among them.
-For the same reason a weight is shown to nobody: it would tell how many texts of other tenants have the word.
+For the same reason no weight is returned: it would reveal how many texts of other tenants contain the word.
 """
 
 from typing import Any
@@ -108,7 +108,7 @@ def _list(
 def _rank(
     connection: Connection, tenant_id: TenantId, search_for: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[str], int]:
-    """The best first. The index knows who may find what; the rows are asked again, because they decide."""
+    """The best first. The index contains the visibility; the rows are checked again, because they are authoritative."""
     pieces = pieces_of(search_for.text or "")
     if not pieces:
         return [], 0

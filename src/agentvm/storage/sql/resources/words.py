@@ -15,7 +15,7 @@ _OPEN = "public"
 
 
 def scope_of(tenant_id: TenantId, *, is_open: bool) -> str:
-    """The words of the index that say who may find a resource."""
+    """The index words for the visibility of a resource."""
     return f"{_own(tenant_id)} {_OPEN}" if is_open else _own(tenant_id)
 
 

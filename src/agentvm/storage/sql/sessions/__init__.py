@@ -1,4 +1,4 @@
-"""SessionStore — the sessions of some containers of one tenant in SQLite."""
+"""SessionStore — the sessions of some containers of one tenant."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -20,9 +20,10 @@ from agentvm.storage.sessions import (
     TurnQuery,
 )
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.rows import IS_LISTED, IS_SHOWN, SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.rows import IS_LISTED, IS_SHOWN, SESSION_COLUMNS, decode_session, is_present
+from agentvm.storage.sql.sessions.dropping import SessionRow, drop_session_slice
 from agentvm.storage.sql.sessions.listing import list_sessions, read_listed, scope
-from agentvm.storage.sql.sessions.pending import take_in_all
+from agentvm.storage.sql.sessions.pending import index_all_pending
 from agentvm.storage.sql.sessions.reading import mark, read_messages
 from agentvm.storage.sql.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sql.sessions.search import search_messages
@@ -36,12 +37,13 @@ _SUCCEED = f"""
 UPDATE images SET session_id = coalesce((
     SELECT s.session_id FROM sessions AS s
     WHERE s.tenant_id = images.tenant_id AND s.image_id = images.image_id AND s.deleted_at IS NULL
-      AND {is_here("s")} AND {IS_LISTED}
+      AND {is_present("s")} AND {IS_LISTED}
     ORDER BY s.created_at, s.session_key LIMIT 1
 ), session_id)
-WHERE tenant_id = ? AND session_id = ?
+WHERE tenant_id = ? AND image_id = ? AND session_id = ?
 """
 _LEAD = f"UPDATE images SET session_id = ? WHERE tenant_id = ? AND image_id = ? AND NOT {IS_SHOWN}"
+_BEGUN = "SELECT 1 FROM turns WHERE session_key = ? LIMIT 1"
 _SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
 
 
@@ -53,7 +55,7 @@ class SessionStore:
         self._scope = (tenant_id, None if containers is None else tuple(containers))
 
     async def list(self, query: SessionQuery, reader: SessionReader = ANYBODY) -> SessionPage:
-        """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
+        """Pinned ones first, then by the last message. A session that does not move in the meantime is on exactly one page.
 
         `InvalidInput` for an `after` that is no `next`.
         """
@@ -96,22 +98,35 @@ class SessionStore:
 
         return await self._database.write(work)
 
-    async def delete(self, session_id: SessionId, now: int) -> Session | None:
-        """Out of every list and search, until it is restored or purged.
+    async def delete(self, session_id: SessionId, now: int, *, unless_begun: bool = False) -> Session | None:
+        """Out of every list and search, until it is restored or purged. With `unless_begun` only one without any turn.
 
-        The oldest that is left takes the place of an image's default session. An image without any goes with it: out of every
-        list until one of its sessions is restored, and for good when the last of them is purged.
+        The oldest that is left takes the place of an image's default session. An image without sessions is deleted with its
+        last one: hidden until one of its sessions is restored, and permanently when the last of them is purged.
         """
 
         def work(connection: Connection) -> Session | None:
             key, session = self._find(connection, session_id)
-            if session is None:
+            if session is None or (unless_begun and connection.fetch(_BEGUN, (key,))):
                 return None
             connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
-            connection.execute(_SUCCEED, (self._scope[0], session_id))
+            connection.execute(_SUCCEED, (self._scope[0], session.image_id, session_id))
             return self._find(connection, session_id, deleted=True)[1]
 
         return await self._database.write(work)
+
+    async def drop(self, session_id: SessionId) -> None:
+        """Permanently deletes a session that is already hidden from every list, in small commits."""
+
+        def work(connection: Connection) -> bool:
+            key, session = self._find(connection, session_id, deleted=True)
+            if session is None:
+                return False
+            row = SessionRow(key, self._scope[0], session.container_id, session_id, session.image_id)
+            return drop_session_slice(connection, row)
+
+        while await self._database.write(work):
+            pass
 
     async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
         """Brings back one that was deleted after then; one that was not deleted is returned as it is."""
@@ -139,7 +154,7 @@ class SessionStore:
     ) -> Listed | None:
         """Read up to that place or message, by default to the end; never less than before. None when there is none.
 
-        What somebody has read on one device they have read. `NotFound` for a message that is not there.
+        A message that was read on one device is read on all. `NotFound` for a message that is not there.
         """
 
         def work(connection: Connection) -> Listed | None:
@@ -154,26 +169,26 @@ class SessionStore:
     async def messages(self, session_id: SessionId, query: MessageQuery) -> MessagePage | None:
         """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
 
-        return await self._look(session_id, lambda connection, key: read_messages(connection, key, query))
+        return await self._read(session_id, lambda connection, key: read_messages(connection, key, query))
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
         """The rewinds of a session, the latest first, at most 200; None when there is no such session."""
 
-        return await self._look(session_id, lambda connection, key: list_rewinds(connection, key))
+        return await self._read(session_id, lambda connection, key: list_rewinds(connection, key))
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
         """The valid summaries, the newest first, at most 200; None when there is no such session."""
 
-        return await self._look(session_id, lambda connection, key: list_summaries(connection, key))
+        return await self._read(session_id, lambda connection, key: list_summaries(connection, key))
 
     async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
-        """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
-        follows as far as `max_bytes` reach. `HistoryTooLarge` when they do not reach it; then nothing was read.
+        """Returns the history when that message was last a part of it, also if it was rewound since: up to it, and following
+        messages as far as `max_bytes` allow. `HistoryTooLarge` when they do not reach it; then nothing was read.
 
         None when there is no such session or message.
         """
 
-        return await self._look(
+        return await self._read(
             session_id, lambda connection, key: read_as_it_stood(connection, key, message_id, max_bytes), heavy=True
         )
 
@@ -182,11 +197,11 @@ class SessionStore:
         return await self._database.read(lambda connection: list_turns(connection, *self._scope, query))
 
     async def search(self, query: MessageSearch) -> FoundPage:
-        """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""
-        await take_in_all(self._database, *self._scope)
+        """Best first: rare words, short messages and recent ones rank higher. A text without words finds nothing."""
+        await index_all_pending(self._database, *self._scope)
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, query), heavy=True)
 
-    async def _look(self, session_id: SessionId, read: Callable[[Connection, int], T], *, heavy: bool = False) -> T | None:
+    async def _read(self, session_id: SessionId, read: Callable[[Connection, int], T], *, heavy: bool = False) -> T | None:
         """The result of a read in a session; None when there is no such session."""
 
         def work(connection: Connection) -> T | None:

@@ -33,7 +33,7 @@ DELETE FROM drafts WHERE session_key = ?1 AND author = ?2 AND device IN (
 
 
 class DraftStore:
-    """The drafts of one author. `device` is '' for what is of no device."""
+    """The drafts of one author. `device` is '' for drafts without a device."""
 
     def __init__(self, database: Database, tenant_id: TenantId, author: str, containers: Sequence[ContainerId] | None) -> None:
         self._database = database.of(tenant_id)
@@ -43,7 +43,7 @@ class DraftStore:
     async def save(
         self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
     ) -> Drafted | None:
-        """Puts the text in place of what the device had; an empty one removes it. None when there is no such session.
+        """Replaces the device's draft by the text; an empty one removes it. None when there is no such session.
 
         With `if_updated_at` only if the draft is still of that moment; 0 for only if there is none. Each change has a moment of
         its own.

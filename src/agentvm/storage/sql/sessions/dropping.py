@@ -1,6 +1,6 @@
 """Dropping — deletes sessions with all that belongs to them, a slice in each commit, because all tenants share the writer.
 
-The rows themselves say how far a deletion has come, so a crash costs nothing: the next slice goes on with what is left.
+Progress is not stored separately, so a crash loses none: the next slice continues with the remaining rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -61,6 +61,7 @@ WHERE deleted_at <= ? AND NOT EXISTS (
 )
 ORDER BY deleted_at LIMIT ?
 """
+_BELOW = f"SELECT {COLUMNS} FROM sessions WHERE tenant_id = ? AND root_session = ?"
 _OF_IMAGE = f"""
 SELECT {COLUMNS} FROM sessions
 WHERE tenant_id = ? AND container_id = ? AND image_id = ? LIMIT ?
@@ -156,8 +157,14 @@ def purge_slice(connection: Connection, deleted_before: int, limit: int) -> tupl
     return gone, bool(left)
 
 
+def drop_session_slice(connection: Connection, session: SessionRow) -> bool:
+    """Deletes some of a session and of its sub-agents, hidden ones as well; whether there may be more."""
+    below = [SessionRow(*row) for row in connection.fetch(_BELOW, (session.tenant_id, session.session_id))]
+    return len(drop_slice(connection, (*below, session)).sessions) <= len(below)
+
+
 def hide_image(connection: Connection, key: ImageKey) -> bool:
-    """Hides the image and some of its sessions for good; whether there may be more to hide."""
+    """Hides the image and some of its sessions permanently; whether there may be more to hide."""
     connection.execute(_HIDE_DEFAULT, key)
     return connection.execute(_HIDE_SOME, (*key, MARKED_MAX)) == MARKED_MAX
 

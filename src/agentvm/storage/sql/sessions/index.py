@@ -1,8 +1,8 @@
 """Index — the search entries of a message: facts, in the commit that stores it, and words, which may follow (`pending`).
 
-Theory of operation. The index knows words and places, not texts. Every word is written behind the key of its container, so
-what a container's search reads, counts and weighs is that container's alone, however much the others have said. What people
-and models say is taken in whole, of what tools say the beginning.
+Theory of operation. The index knows words and places, not texts. Every word is stored with the key of its container as a
+prefix, so a search reads, counts and weighs only its own container. Messages of people and models are indexed completely,
+results of tools by their beginning.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def words_of(container: str, text: str) -> str:
 def index(
     connection: Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
 ) -> None:
-    """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
+    """Puts one message in; without `words`, these follow. They are cut before: all tenants share the writer."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
     if words:
         connection.search.add_messages([(position, words)])
@@ -131,9 +131,9 @@ def index_older(connection: Connection, limit: int) -> bool:
 
 
 def tend(connection: Connection, limit: int) -> bool:
-    """Notes older messages, or puts together what was written to the index in small pieces. Whether there may be more.
+    """Notes older messages, or merges small pieces of the index. Whether there may be more.
 
-    A commit only adds to the index. So every now and then somebody has to do this, or a search has many pieces to look at.
+    A commit only adds to the index. So this has to be done every now and then, or a search has many pieces to look at.
     """
     if index_older(connection, limit):
         return True

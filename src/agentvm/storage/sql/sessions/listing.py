@@ -1,7 +1,7 @@
 """Listing — sessions in the order of their last messages, pinned ones first; one page at a time.
 
-A page goes on where the one before ended, by value and not by number: what is said meanwhile moves a session to the top, and
-shifts nothing else.
+A page continues after the last value of the previous one, not at an offset: a new message moves its session to the top, and
+does not shift the others.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import contains_folded, items_of
 from agentvm.storage.sql.places import read_place, write_place
 from agentvm.storage.sql.records import narrow
-from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_here, is_rooted
+from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_present, is_rooted
 
 UNREAD_MAX = 1_000
 TOTAL_MAX = 10_000
@@ -50,7 +50,7 @@ def scope(
     values["tenant"] = tenant_id
     # Of a session that is listed nobody has to look for the one that it works for.
     rooted = IS_LISTED if listed else is_rooted("s")
-    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_here('s')} AND {rooted}"
+    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL AND {is_present('s')} AND {rooted}"
     if containers is None:
         return whose
     if len(containers) == 1:

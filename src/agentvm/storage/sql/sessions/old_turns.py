@@ -1,8 +1,7 @@
 """Old turns — which turns of a session ended before some moment, each with all of its messages.
 
-A queued message is stored before the turn ahead of it has ended, so the messages of two turns may lie between each other. What
-was said in another session, or elsewhere, came without turns: there the messages say which belong together, and failing that a
-turn is what follows a user's message.
+A queued message is stored before the turn ahead of it has ended, so the messages of two turns may lie between each other.
+Forked and imported messages have no turns: their fields group them, or else a user's message starts a turn.
 """
 
 from collections.abc import Iterator
@@ -49,7 +48,7 @@ def find_old_turns(connection: Connection, session_key: int, before: int | None)
     if before is None:
         return tuple(map(_made, groups))
     young: set[str] = set()
-    """Turns that ended later or not at all, and what they answer."""
+    """Turns that ended later or not at all, and the messages they answer."""
     for turn_id, message_id, ended_at in connection.fetch(_TURNS, (session_key,)):
         if ended_at is None or ended_at >= before:
             young.update((turn_id, message_id))

@@ -1,12 +1,12 @@
-"""Pending — messages whose words are not in the search yet, and how they come into it.
+"""Pending — messages that are not indexed yet, and their indexing.
 
 Theory of operation. To put words into the index costs as much as half of a turn when it is done for each commit, and almost
-nothing for many messages at once. So a commit only notes the places of its messages (`search_pending`), and the words follow
-beside the turns, a second later: some messages are read and cut into words by a reader's thread, then one short commit puts
-them in and removes the notes. What a crash leaves is still noted. Whoever searches first has the own messages put in, so a
-search finds what was said just before.
+nothing for many messages at once. So a commit only notes the places of its messages (`search_pending`), and the words follow in
+the background, a second later: some messages are read and cut into words by a reader's thread, then one short commit puts them
+in and removes the notes. After a crash the pending messages are still noted. A search first indexes the pending messages of its
+own containers, so it finds the most recent ones.
 
-A batch takes messages of tenants in turn, and no more than `PIECE_BYTES` of text: the writer's time is everybody's.
+A batch takes messages of tenants in turn, and at most `PIECE_BYTES` of text, because all tenants share the writer.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ PIECE_MESSAGES = 200
 SEEN_MAX = 5_000
 """Notes that are looked at for a batch."""
 WAITED_PIECES_MAX = 50
-"""Batches that a search waits for. What is then left it does not find; it is soon taken in."""
+"""Batches that a search waits for. It does not find the messages left then; they are indexed soon."""
 
 # Numbered within each tenant, so that the first of all come before the second of any.
 _NEXT = """
@@ -54,7 +54,7 @@ _STILL = f"SELECT position FROM search_pending WHERE position IN ({numbers_of('?
 _DONE = "DELETE FROM search_pending WHERE position = ?"
 
 
-class PendingWords(NamedTuple):
+class PendingText(NamedTuple):
     """A message as the index takes it; '' for one without words."""
 
     position: int
@@ -64,7 +64,7 @@ class PendingWords(NamedTuple):
 class PendingPiece(NamedTuple):
     """Messages for one commit."""
 
-    messages: list[PendingWords]
+    messages: list[PendingText]
     more: bool
     """Whether others were pending besides."""
 
@@ -72,7 +72,7 @@ class PendingPiece(NamedTuple):
 def cut_some(
     connection: Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
 ) -> PendingPiece:
-    """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
+    """The next messages of a tenant's containers, or of all, cut into words. For a reader's thread."""
     values: dict[str, Any] = {"most": PIECE_MESSAGES}
     if tenant_id is None:
         query, values["seen"] = _NEXT, SEEN_MAX
@@ -83,7 +83,7 @@ def cut_some(
     bodies: dict[int, bytes] = dict(connection.fetch(_BODIES, _named(positions)) if positions else ())
     keys = {(owner, container_id): key_of(owner, container_id) for _, owner, container_id in pending}
     messages = [
-        PendingWords(position, words_of(keys[owner, container_id], _text(position, bodies.get(position))))
+        PendingText(position, words_of(keys[owner, container_id], _text(position, bodies.get(position))))
         for position, owner, container_id in pending[: len(positions)]
     ]
     return PendingPiece(messages, len(pending) == PIECE_MESSAGES or len(positions) < len(pending))
@@ -100,7 +100,7 @@ def _named(positions: Sequence[int]) -> tuple[str]:
     return (msgspec.json.encode(positions).decode(),)
 
 
-def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
+def put_in(connection: Connection, batch: Sequence[PendingText]) -> None:
     """Indexes messages that are still pending: another job may have done it, or the message may be gone. For the writer."""
     named = _named([position for position, _ in batch])
     still = {position for (position,) in connection.fetch(_STILL, named)}
@@ -109,7 +109,7 @@ def put_in(connection: Connection, batch: Sequence[PendingWords]) -> None:
     connection.search.add_messages([added for added in sorted(batch) if added.words and added.position in still])
 
 
-async def take_in(
+async def index_pending(
     database: Database, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
 ) -> PendingPiece | None:
     """Puts the next messages in, and returns them; None if there were none."""
@@ -120,11 +120,11 @@ async def take_in(
     return piece
 
 
-async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
+async def index_all_pending(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
     """Indexes the pending messages of these containers, so that a search finds them."""
     try:
         for _ in range(WAITED_PIECES_MAX):
-            piece = await take_in(database, tenant_id, containers)
+            piece = await index_pending(database, tenant_id, containers)
             if piece is None or not piece.more:
                 return
     except StoreFailed as error:

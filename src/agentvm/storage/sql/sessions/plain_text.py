@@ -1,4 +1,4 @@
-"""Plain text — the words of a Markdown text, for a line of a list. It need not be exact, but must be quick and lose no word."""
+"""Plain text — the words of a Markdown text, for a line of a list. Not exact, but fast, and keeps every word."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Reading — the messages of a session page by page, and how far somebody has read them."""
+"""Reading — the messages of a session page by page, and how far each user has read them."""
 
 from typing import Any, NamedTuple
 
@@ -69,21 +69,21 @@ class MessageSource(NamedTuple):
         return connection.fetch(query.replace("{of}", self.rows), (*self.values, *values))
 
 
-def read_messages(connection: Connection, session_key: int, asked: MessageQuery) -> MessagePage:
-    of = standing(session_key) if asked.rewind is None else _rewound(connection, session_key, asked.rewind)
+def read_messages(connection: Connection, session_key: int, query: MessageQuery) -> MessagePage:
+    of = standing(session_key) if query.rewind is None else _rewound(connection, session_key, query.rewind)
     total: int = of.fetch(connection, _COUNT)[0][0]
-    if asked.around is not None:
-        return _around(connection, of, asked, asked.around, total)
-    newest = asked.order == "newest"
+    if query.around is not None:
+        return _around(connection, of, query, query.around, total)
+    newest = query.order == "newest"
     start = _POSITION_MAX if newest else 0
-    if asked.cursor is not None:
-        (start,) = read_place(asked.cursor, tuple[int])
-    page, more, cut = _read(connection, of, _BEFORE if newest else _AFTER, start, asked, asked.limit, asked.max_bytes)
+    if query.cursor is not None:
+        (start,) = read_place(query.cursor, tuple[int])
+    page, more, cut = _read(connection, of, _BEFORE if newest else _AFTER, start, query, query.limit, query.max_bytes)
     return MessagePage(
         messages=tuple(message for _, message in page),
         total=total,
         next=write_place(page[-1][0]) if page and more else None,
-        previous=write_place(page[0][0]) if page and asked.cursor is not None else None,
+        previous=write_place(page[0][0]) if page and query.cursor is not None else None,
         cut=cut,
     )
 
@@ -134,11 +134,11 @@ def find(connection: Connection, of: MessageSource, message_id: MessageId) -> in
     return int(rows[0][0])
 
 
-def _around(connection: Connection, of: MessageSource, asked: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
+def _around(connection: Connection, of: MessageSource, query: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
     place = find(connection, of, message_id)
-    half_bytes = asked.max_bytes // 2
-    before, more_before, cut_before = _read(connection, of, _BEFORE, place, asked, asked.limit // 2, half_bytes)
-    after, more_after, cut_after = _read(connection, of, _AFTER, place - 1, asked, asked.limit - len(before), half_bytes)
+    half_bytes = query.max_bytes // 2
+    before, more_before, cut_before = _read(connection, of, _BEFORE, place, query, query.limit // 2, half_bytes)
+    after, more_after, cut_after = _read(connection, of, _AFTER, place - 1, query, query.limit - len(before), half_bytes)
     page = [*reversed(before), *after]
     return MessagePage(
         messages=tuple(message for _, message in page),
@@ -154,12 +154,12 @@ def _read(
     of: MessageSource,
     direction: dict[str, str],
     start: int,
-    asked: MessageQuery,
+    page: MessageQuery,
     limit: int,
     max_bytes: int,
 ) -> tuple[list[Row], bool, bool]:
     """The rows that fit, whether there are more, and whether that is because of their size."""
     query = _PAGE.format(of=of.rows, **direction)
-    rows = of.fetch(connection, query, (start, limit + 1, max_bytes, 0 if asked.strict else 1))
+    rows = of.fetch(connection, query, (start, limit + 1, max_bytes, 0 if page.strict else 1))
     fitting = [(position, decode_message(body)) for position, body in rows[:limit] if body is not None]
     return fitting, len(rows) > len(fitting), len(rows[:limit]) > len(fitting)

@@ -1,9 +1,9 @@
 """RetentionStore — deletes the expired data of one tenant.
 
-Theory of operation. A session goes in two steps: it is marked, which is one row, and then purged like any that was deleted; its
-mark is so old that nobody can restore it. Turns go whole. What was told of them goes in the same commit, and with it the part
-of the log before. The newest chunk of a log stays, emptied, because it says how far the session has counted; whoever asks for
-an event that it no longer holds is told to begin anew.
+Theory of operation. A session is deleted in two steps: it is marked, which is one row, and then purged like any deleted one;
+its mark is so old that it cannot be restored. Turns go whole. Their events, and all earlier ones of the log, are deleted in
+the same commit. The newest chunk of a log stays, emptied, because it contains the last event number; a request for a deleted
+event gets `resync_required`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ import msgspec
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import STATELESS, UNSTORED, Session
-from agentvm.storage.retention import NOTHING, Expiring, OldTurn, SessionPlace, Some, SomePlaces, Weight
+from agentvm.storage.retention import NOTHING, Expiring, ExpiringPage, OldTurn, SessionAddress, SessionAddressPage, Weight
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.dialect import items_of, total
+from agentvm.storage.sql.dialect import ORDERED_JOIN, items_of, total
 from agentvm.storage.sql.file_changes import keep_files
 from agentvm.storage.sql.records import TenantScope
-from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_here
+from agentvm.storage.sql.rows import IS_LISTED, SESSION_COLUMNS, decode_session, is_present
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, FOR_GOOD_MS, ROWS_MAX, drop_light
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
@@ -29,15 +29,15 @@ from agentvm.storage.sql.sessions.summaries import drop_summaries
 _encode = msgspec.json.Encoder().encode
 
 _ENDED = "NOT EXISTS (SELECT 1 FROM turns AS t WHERE t.session_key = s.session_key AND t.outcome IS NULL)"
-_OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {is_here('s')} AND {_ENDED}"
+_OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {is_present('s')} AND {_ENDED}"
 _CUT = "CASE WHEN archived_at IS NULL THEN CAST(:sessions AS BIGINT) ELSE CAST(:archived AS BIGINT) END"
 # Nothing is less than NULL.
 _IDLE = f"""
-{_OF} AND {IS_LISTED} AND s.pinned_at IS NULL AND s.active_at < {_CUT}
+{_OF} AND {IS_LISTED} AND s.is_pinned = 0 AND s.active_at < CAST(:latest AS BIGINT) AND s.active_at < {_CUT}
 """
 # By their names: few tenants have such sessions, and nobody else's are looked at for them.
 _IDLE_STATELESS = f"""
-{_OF} AND {IS_LISTED} AND s.pinned_at IS NULL AND s.archived_at IS NOT NULL AND s.active_at < CAST(:stateless AS BIGINT)
+{_OF} AND {IS_LISTED} AND s.is_pinned = 0 AND s.archived_at IS NOT NULL AND s.active_at < CAST(:stateless AS BIGINT)
 AND s.session_key IN (SELECT a.session_key FROM aliases AS a WHERE a.tenant_id = :tenant AND a.gateway = '{STATELESS}')
 """
 _IS_DEFAULT = """
@@ -86,9 +86,9 @@ JOIN all_messages AS m ON m.session_key = r.session_key AND m.rewind_key = r.rew
 WHERE r.at < :rewound AND {_OF} AND ({_IDLE}) IS NOT TRUE
 """
 _WITH_REWOUND = f"""
-SELECT s.session_key, s.container_id, s.session_id
-FROM sessions AS s
-WHERE {_OF} AND s.session_key > :after AND s.session_key IN (SELECT session_key FROM rewinds WHERE at < :before)
+SELECT DISTINCT s.session_key, s.container_id, s.session_id
+FROM rewinds AS w {ORDERED_JOIN} sessions AS s ON s.session_key = w.session_key
+WHERE w.at < :before AND w.session_key > :after AND {_OF}
 ORDER BY s.session_key LIMIT :limit
 """
 # One whose messages do not name it yet waits for the next time.
@@ -157,28 +157,28 @@ _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 class RetentionStore(TenantScope):
     """The retention of one tenant."""
 
-    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
+    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> ExpiringPage:
         """Sessions that go, or are emptied; only if their turns have ended."""
         return await self._some(_EXPIRING, {**self._cut(cut), "after": after, "limit": limit})
 
-    async def expiring_stateless(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
+    async def expiring_stateless(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> ExpiringPage:
         """The same of archived sessions whose client sends the whole history each time."""
         values = {"tenant": self._tenant_id, "stateless": cut.stateless, "after": after, "limit": limit}
         return await self._some(_EXPIRING_STATELESS, values)
 
-    async def _some(self, statement: str, values: dict[str, object]) -> Some:
-        def read(connection: Connection) -> Some:
+    async def _some(self, statement: str, values: dict[str, object]) -> ExpiringPage:
+        def read(connection: Connection) -> ExpiringPage:
             rows = connection.fetch(statement, values)
             items = tuple(
                 Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
                 for key, is_default, *row in rows
             )
-            return Some(items, rows[-1][0] if len(rows) == values["limit"] else None)
+            return ExpiringPage(items, rows[-1][0] if len(rows) == values["limit"] else None)
 
-        return await self._database.read(read, heavy=True)
+        return await self._database.read(read, unhurried=True)
 
     async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
-        """Hides the sessions that are still expired for good: the next `purge_sessions` drops them."""
+        """Permanently hides the sessions that are still expired: the next `purge_sessions` drops them."""
         values = {**self._cut(cut), "stateless": cut.stateless, "wanted": _encode(session_ids).decode()}
 
         def work(connection: Connection) -> tuple[Session, ...]:
@@ -187,7 +187,7 @@ class RetentionStore(TenantScope):
         return await self._database.write(work)
 
     async def expire_unstored(self, before: int, *, limit: int = 100) -> tuple[Session, ...]:
-        """Hides for good some sessions that are not to be stored, and whose turns have ended before then."""
+        """Marks for deletion sessions that are not to be stored, and whose turns ended before then."""
         values = {"tenant": self._tenant_id, "before": before, "limit": limit}
 
         def work(connection: Connection) -> tuple[Session, ...]:
@@ -203,15 +203,17 @@ class RetentionStore(TenantScope):
     async def rewound(self, cut: RetentionCutoffs) -> Weight:
         """The weight of rewound messages that expire in sessions that stay."""
         values = {**self._cut(cut), "rewound": cut.rewound}
-        return await self._database.read(lambda connection: Weight(*connection.fetch(_WEIGH_REWOUND, values)[0]), heavy=True)
+        return await self._database.read(
+            lambda connection: Weight(*connection.fetch(_WEIGH_REWOUND, values)[0]), unhurried=True
+        )
 
-    async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
-        """Sessions of which something was taken back before then."""
+    async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SessionAddressPage:
+        """Sessions with messages that were rewound before then."""
         return await self._places(_WITH_REWOUND, before, after, limit)
 
-    async def drop_rewound(self, place: SessionPlace, before: int, *, limit: int = 500) -> Weight:
+    async def drop_rewound(self, place: SessionAddress, before: int, *, limit: int = 500) -> Weight:
         """Drops that, at most so many messages, of each rewind the last first; less than `limit` when nothing is left."""
-        await self._forget_told(place, _REWOUND_LAST, before)
+        await self._forget_delivered(place, _REWOUND_LAST, before)
 
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
@@ -219,11 +221,11 @@ class RetentionStore(TenantScope):
 
         return await self._database.write(work)
 
-    async def with_old_turns(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
+    async def with_old_turns(self, before: int, after: int = 0, *, limit: int = 100) -> SessionAddressPage:
         """Sessions that may have turns which ended before then."""
         return await self._places(_WITH_OLD, before, after, limit)
 
-    async def old_turns(self, place: SessionPlace, before: int | None) -> tuple[OldTurn, ...]:
+    async def old_turns(self, place: SessionAddress, before: int | None) -> tuple[OldTurn, ...]:
         """The turns of a session that ended before then, the oldest first; for None all that have ended."""
 
         def read(connection: Connection) -> tuple[OldTurn, ...]:
@@ -232,9 +234,9 @@ class RetentionStore(TenantScope):
 
         return await self._database.read(read)
 
-    async def drop_turns(self, place: SessionPlace, turns: Sequence[OldTurn]) -> Weight:
-        """Deletes turns with their messages and their part of the log. Nothing if a turn has begun meanwhile."""
-        await self._forget_told(place, _ENDED_LAST, _encode([turn.turn_id for turn in turns]).decode())
+    async def drop_turns(self, place: SessionAddress, turns: Sequence[OldTurn]) -> Weight:
+        """Deletes turns with their messages and their part of the log. Nothing if a turn has begun in the meantime."""
+        await self._forget_delivered(place, _ENDED_LAST, _encode([turn.turn_id for turn in turns]).decode())
 
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
@@ -243,7 +245,7 @@ class RetentionStore(TenantScope):
         return await self._database.write(work)
 
     async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
-        """Makes a default session as new whose turns were dropped; None if something was said in it meanwhile."""
+        """Resets a default session whose turns were deleted; None if it has new messages."""
         values = {**self._cut(cut), "session": session_id}
 
         def some(connection: Connection) -> bool:
@@ -255,15 +257,15 @@ class RetentionStore(TenantScope):
         def work(connection: Connection) -> Session | None:
             for (key,) in connection.fetch(_CLEAR, values):
                 connection.execute(_CLEAR_DRAFTS, {**values, "key": key})
-                _forget_told(connection, key, None)
+                _forget_delivered(connection, key, None)
                 connection.execute(_CLEARED, (now, key))
                 return decode_session(connection.fetch(_READ, (key,))[0])
             return None
 
         return await self._database.write(work)
 
-    async def _forget_told(self, place: SessionPlace, query: str, value: str | int) -> None:
-        """Drops the log up to the moment that the query finds, a slice in each commit: the rest goes with what was told."""
+    async def _forget_delivered(self, place: SessionAddress, query: str, value: str | int) -> None:
+        """Deletes the log up to the time that the query finds, a slice in each commit."""
 
         def some(connection: Connection) -> bool:
             key = self._find(connection, place)
@@ -273,22 +275,24 @@ class RetentionStore(TenantScope):
         while await self._database.write(some):
             pass
 
-    async def _places(self, query: str, before: int, after: int, limit: int) -> SomePlaces:
+    async def _places(self, query: str, before: int, after: int, limit: int) -> SessionAddressPage:
         values = {"tenant": self._tenant_id, "before": before, "after": after, "limit": limit}
 
-        def read(connection: Connection) -> SomePlaces:
+        def read(connection: Connection) -> SessionAddressPage:
             rows = connection.fetch(query, values)
             items = tuple(
-                SessionPlace(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in rows
+                SessionAddress(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in rows
             )
-            return SomePlaces(items, rows[-1][0] if len(rows) == limit else None)
+            return SessionAddressPage(items, rows[-1][0] if len(rows) == limit else None)
 
-        return await self._database.read(read)
+        return await self._database.read(read, unhurried=True)
 
     def _cut(self, cut: RetentionCutoffs) -> dict[str, Any]:
-        return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived}
+        # With the later of both moments an index leads to the idle sessions: those in use are not looked at.
+        latest = max((at for at in (cut.sessions, cut.archived) if at is not None), default=None)
+        return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived, "latest": latest}
 
-    def _find(self, connection: Connection, place: SessionPlace) -> int | None:
+    def _find(self, connection: Connection, place: SessionAddress) -> int | None:
         """None for one that is gone, or in which a turn has no end."""
         values = {"tenant": self._tenant_id, "container": place.container_id, "session": place.session_id}
         rows = connection.fetch(_KEY, values)
@@ -303,7 +307,7 @@ def _drop_rewound(connection: Connection, session_key: int, before: int, limit: 
             break
         gone = [size for (size,) in connection.fetch(_DROP_REWOUND, (session_key, rewind_key, room))]
         dropped += gone
-        _forget_told(connection, session_key, at)
+        _forget_delivered(connection, session_key, at)
         if len(gone) < room:
             connection.execute(_DROP_REWIND, (rewind_key,))
     return Weight(len(dropped), sum(dropped))
@@ -327,11 +331,11 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
             connection.execute(_EXPIRE_CALLED, (session_key, turn.turn_id))
     settle(connection, session_key, counted)
     if session_rows:
-        _forget_told(connection, session_key, max(session_rows))
+        _forget_delivered(connection, session_key, max(session_rows))
     return weight
 
 
-def _forget_told(connection: Connection, session_key: int, until: int | None) -> None:
+def _forget_delivered(connection: Connection, session_key: int, until: int | None) -> None:
     """Deletes the log up to the events of that time, or all of it. Later events can be sent as before."""
     for last, newest in _told(connection, session_key, until):
         connection.execute(_DROP_CHUNKS, (session_key, last, newest))
@@ -347,14 +351,15 @@ def _told(connection: Connection, session_key: int, until: int | None) -> Iterat
 
 
 def _forget_slice(connection: Connection, session_key: int, until: int | None) -> bool:
-    """Drops some chunks that `_forget_told` would drop, but not the last, by which they are found; whether others are left."""
+    """Drops some chunks that `_forget_delivered` would drop, but not the last, by which they are found. Returns whether others
+    are left."""
     for last, _ in _told(connection, session_key, until):
         return _drop_rows(connection, _DROP_CHUNK, connection.fetch(_SOME_CHUNKS, (session_key, last, ROWS_MAX)))
     return False
 
 
 def _clear_slice(connection: Connection, session_key: int) -> bool:
-    """Drops some of the files, the rewound messages, the log and what else a session has; whether there may be more."""
+    """Drops some of the files, the rewound messages, the log and the other data of a session; whether there may be more."""
     if any(drop_light(connection, session_key, table) for table in ("file_changes", "file_claims")):
         return True
     if _drop_rows(connection, _DROP_MESSAGE, connection.fetch(_SOME_MESSAGES, (session_key, ROWS_MAX))):

@@ -1,8 +1,8 @@
-"""Rewinding — rewound messages: out of the history, the lists and the search, and kept.
+"""Rewinding — removes messages from the history, the lists and the search, and keeps them.
 
 Theory of operation. A message that was taken back names the rewind that did it, and `messages` shows those that name none.
-Rewinds are numbered in their order, so a history as it stood before one of them is what stands now, and what that rewind or a
-later one took, of all that had been said by then.
+Rewinds are numbered in order, so the history before one of them consists of the current messages and those removed by that
+rewind or a later one, up to the time of that rewind.
 
 A rewind of many messages stores only the ranges of positions that it took, which `messages` leaves out from that commit on.
 Its messages get their rewind later, a slice in each commit (`rewound_ranges`). `placed_messages` shows either the same way.
@@ -20,7 +20,7 @@ from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import ORDERED_JOIN, greater, lesser, numbers_of
-from agentvm.storage.sql.memories import take_memories_back
+from agentvm.storage.sql.memories import remove_rewound_memories
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.rewound_ranges import POSITION_MAX, add_ranges, leave_search
 from agentvm.storage.sql.sessions.summaries import drop_summaries
@@ -72,11 +72,11 @@ ORDER BY position
 _BODIES = f"SELECT body FROM all_messages WHERE position IN ({numbers_of('?')}) ORDER BY position"
 
 
-def take_back(connection: Connection, session_key: int, rewinding: Rewinding) -> None:
+def rewind_messages(connection: Connection, session_key: int, rewinding: Rewinding) -> None:
     """Rewinds the messages that stand. To be done before the new ones are added."""
     last = connection.fetch(_LAST, (session_key,))[0][0]
     rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
-    take_memories_back(connection, session_key, rewinding.message_ids)
+    remove_rewound_memories(connection, session_key, rewinding.message_ids)
     if len(rewinding.message_ids) > TAKEN_MAX:
         taken = add_ranges(connection, session_key, rewind_key, rewinding.message_ids)
         if taken is not None:
@@ -124,7 +124,7 @@ def list_rewinds(connection: Connection, session_key: int) -> tuple[Rewind, ...]
 def read_as_it_stood(
     connection: Connection, session_key: int, message_id: MessageId, max_bytes: int
 ) -> tuple[Message, ...] | None:
-    """The history when that message was last a part of it, as far as so many bytes reach; None without such a message."""
+    """The history when that message was last a part of it, as far as this many bytes reach; None without such a message."""
     rows = connection.fetch(_REWIND_OF, (session_key, message_id))
     if not rows:
         return None
@@ -142,7 +142,7 @@ def read_as_it_stood(
         positions.append(position)
     if not positions or positions[-1] < place:
         raise HistoryTooLarge(
-            f"What was said up to {message_id} has more than {max_bytes:,} bytes; choose an earlier message, "
+            f"The messages up to {message_id} have more than {max_bytes:,} bytes; choose an earlier message, "
             "or export the session"
         )
     return tuple(decode_message(body) for (body,) in connection.fetch(_BODIES, (msgspec.json.encode(positions).decode(),)))

@@ -1,9 +1,9 @@
 """Rewound ranges — the messages of a large rewind: hidden in one small commit, settled later in slices.
 
-Theory of operation. Between `first` and `last` of a range no message of the session stands: nobody gets an older position, so
-none ever will. Positions of a history need not be in its order, as a message may wait while others are answered; so a rewind
-has a range for each run of messages that stood next to each other. The earliest rewind is settled first, because it took what
-two ranges share. The ranges themselves say what is left to do, so a crash costs nothing.
+Theory of operation. Between `first` and `last` of a range the session has no current message, and cannot get one, because
+positions only increase. Positions of a history need not be in its order, as a message may wait while others are answered; so a
+rewind has a range for each run of messages that stood next to each other. The earliest rewind is settled first, because it took
+the messages that two ranges share. The ranges themselves are the remaining work, so a crash loses nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,8 +62,8 @@ OR EXISTS (SELECT 1 FROM arriving_messages WHERE session_key > 0) AND EXISTS (
 """A condition on the facts `f` of a message: the search index has it, but it was rewound or is still arriving."""
 
 
-class TakenRanges(NamedTuple):
-    """The messages that were taken back: the position of the first, the positions of those that count as unread.
+class RewoundRanges(NamedTuple):
+    """The rewound messages: the position of the first, the positions of those that count as unread.
 
     No message stands from `end` on.
     """
@@ -75,7 +75,7 @@ class TakenRanges(NamedTuple):
 
 def add_ranges(
     connection: Connection, session_key: int, rewind_key: int, message_ids: Sequence[MessageId]
-) -> TakenRanges | None:
+) -> RewoundRanges | None:
     """Hides the messages that were not rewound before; None if there are none."""
     ids = msgspec.json.encode(message_ids).decode()
     count, first, last = connection.fetch(_TAKEN, (session_key, ids))[0]
@@ -88,7 +88,7 @@ def add_ranges(
     counted = [position for run in ranges for (position,) in connection.fetch(_COUNTED, (session_key, *run))]
     is_tail = len(ranges) == 1 and not connection.fetch(_STANDS_AFTER, (session_key, last))
     connection.many(_ADD, ((session_key, low, rewind_key, high) for low, high in ranges))
-    return TakenRanges(first, counted, first if is_tail else POSITION_MAX)
+    return RewoundRanges(first, counted, first if is_tail else POSITION_MAX)
 
 
 def settle_ranges(connection: Connection) -> bool:

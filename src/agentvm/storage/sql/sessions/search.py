@@ -1,8 +1,8 @@
 """Search — finds messages, the best matches first.
 
-Theory of operation. The index gives the newest messages that have the words; at most `RANKED_MAX` of them are weighed, so a
-word that is everywhere costs no more than that. A message weighs what BM25 says, up to twice as much if it is new. Pages go on
-by weight and place; the weight of where a page ended is looked up again, because it depends on all else that was said.
+Theory of operation. The index returns the newest messages with the words; at most `RANKED_MAX` of them are ranked, which bounds
+the cost of a frequent word. The weight of a message is that of BM25, up to twice as much if it is new. Pages continue by weight
+and place; the weight of where a page ended is looked up again, because it depends on all else that was said.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -139,7 +139,7 @@ def _numbers(connection: Connection, positions: Sequence[int]) -> dict[int, int]
 
 
 def _found(connection: Connection, position: int, pieces: Sequence[SearchPiece], numbers: Mapping[int, int]) -> Found | None:
-    """None for one that went meanwhile."""
+    """None for one that went in the meantime."""
     rows = connection.fetch(_HIT, (position,))
     if not rows or position not in numbers:
         return None

@@ -1,4 +1,4 @@
-"""Snippet — the part of a text that a search is about, as HTML in which only the `<mark>`s are not the text's own."""
+"""Snippet — the part of a text around the matching words, as escaped HTML with `<mark>` elements."""
 
 from collections.abc import Sequence
 from html import escape

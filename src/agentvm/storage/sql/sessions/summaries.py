@@ -1,9 +1,10 @@
 """Summaries — the summaries of sessions, and the messages that they do not cover.
 
-Theory of operation. A summary stands for whole exchanges from the beginning on. What is not covered has a position from `next`
-on; what of it belongs to turns that are covered is left out by their names. So a model is given a session by one look at its
-newest summary and at what was said since, however long it is. Rewinds take messages back by number: a summary is dropped with
-the first that it may have covered, in the same transaction, and none is stored of what has gone since it was read.
+Theory of operation. A summary stands for whole exchanges from the beginning on. Messages that are not covered have a position
+from `next` on; those of turns that are covered are left out by their ids. A prompt therefore takes one read of the newest
+summary and the later messages, regardless of the length of the session. Rewinds take messages back by number: a summary is
+dropped with the first that it may have covered, in the same transaction, and none is stored of messages that were removed since
+they were read.
 """
 
 from collections.abc import Callable, Sequence
@@ -174,7 +175,7 @@ def recall(connection: Connection, scope: Scope, reading: ReadingLimits = WHOLE)
 
 
 def read_turn(connection: Connection, scope: Scope, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
-    """The messages of one turn, the oldest first, as many as have so many bytes; and whether some were left out."""
+    """The messages of one turn, the oldest first, as many as have this many bytes; and whether some were left out."""
     positions: list[int] = []
     total = 0
     sizes = connection.fetch(_TURN_SIZES, (*scope, turn.message_id))

@@ -1,17 +1,18 @@
-"""Image collections — documents of the collections that an image searches: into its file, and out of it elsewhere."""
+"""Saved collections — documents of the collections that knowledge names: into files of images and archives, and out of them."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import anyio
 import msgspec
 
-from agentvm.blueprint.image_file import FileCollection, FileDocument
 from agentvm.errors import Conflict, InvalidInput, NotFound
 from agentvm.errors.resource import ResourceTooLarge
 from agentvm.model.base import record_from
 from agentvm.model.collection import CollectionDocument, parse_reference
-from agentvm.resources.archive import UNPACKED_MAX_BYTES
+from agentvm.resources.archive import FILES_MAX, UNPACKED_MAX_BYTES, FileCollection, FileDocument
 from agentvm.sessions.workspace import Workspace
 from agentvm.storage.resources import Node
 from agentvm.storage.sql.collections import CollectionStore
@@ -24,13 +25,17 @@ class _Content(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class ImageCollections:
-    """The collections of the workspace's tenant, for files of images."""
+class SavedCollections:
+    """The collections of the workspace's tenant, for files."""
 
     workspace: Workspace
 
-    async def save(self, nodes: Iterable[Node]) -> tuple[list[FileCollection], dict[str, bytes]]:
-        """Returns the collections that knowledge bases name, and the bytes of their documents by digest."""
+    async def save(self, nodes: Iterable[Node], *, is_image: bool = False) -> tuple[list[FileCollection], dict[str, bytes]]:
+        """Returns the collections that knowledge bases name, and the bytes of their documents by digest.
+
+        Only a tenant saves its own collections. An image must answer the same elsewhere, so one with another's is refused; an
+        archive has no documents of that.
+        """
         saved: dict[str, FileCollection] = {}
         bodies: dict[str, bytes] = {}
         for node in nodes:
@@ -40,7 +45,17 @@ class ImageCollections:
             if reference is None or reference in saved:
                 continue
             if node.resource.tenant_id != self.workspace.tenant_id:
-                raise InvalidInput(f"The image searches the collection {reference} of another tenant, who alone can save it")
+                if not is_image:
+                    continue
+                raise InvalidInput(
+                    f"The image searches the collection {reference} of another tenant; only that tenant can save it"
+                )
+            collection_id = parse_reference(reference)[0]
+            if collection_id in {parse_reference(other)[0] for other in saved}:
+                raise InvalidInput(
+                    f"Two revisions of the collection {collection_id} are searched, and a file holds one: let the "
+                    "knowledge bases name the same revision, or export without documents"
+                )
             saved[reference] = await self._save(reference, bodies)
         return [saved[reference] for reference in sorted(saved)], bodies
 
@@ -49,13 +64,15 @@ class ImageCollections:
         store = self._store
         collection = await store.get(collection_id)
         if collection is None or not collection.oldest <= revision <= collection.revision:
-            raise NotFound(f"The collection {reference}, which the image searches, is not here any more")
+            raise NotFound(f"The collection {reference} no longer exists; export without documents")
         documents = [one for one in await _documents(store, collection_id, revision) if one.deleted_at is None]
-        size = sum(document.size for document in documents)
-        if size > UNPACKED_MAX_BYTES:
+        size = sum(document.size for document in documents) + sum(map(len, bodies.values()))
+        count = len(documents) + len(bodies)
+        if size > UNPACKED_MAX_BYTES or count > FILES_MAX:
             raise ResourceTooLarge(
-                f"The collection {reference} has {size:,} bytes, and the file of an image holds {UNPACKED_MAX_BYTES:,}; "
-                "search a smaller collection, or add its documents on the other server with avm knowledge add"
+                f"With the collection {reference} there are {count:,} documents of {size:,} bytes, and a file holds "
+                f"{FILES_MAX:,} and {UNPACKED_MAX_BYTES:,}; search a smaller collection, or export without documents and add "
+                "them on the other server with avm knowledge add"
             )
         for document in documents:
             body = await store.read_named(collection_id, revision, document.document)
@@ -70,7 +87,7 @@ class ImageCollections:
         for one in collections:
             collection_id, revision = parse_reference(one.reference)
             if len(one.documents) > revision or len({each.document for each in one.documents}) < len(one.documents):
-                raise InvalidInput(f"The file of the image was altered: {one.reference} cannot have these documents")
+                raise InvalidInput(f"The file was altered: {one.reference} cannot have these documents")
             existing = await self._store.get(collection_id)
             if existing is None:
                 absent.append(one)
@@ -79,28 +96,41 @@ class ImageCollections:
             if not existing.oldest <= revision <= existing.revision or _said(here) != _said(one.documents):
                 raise Conflict(
                     f"There is a collection {collection_id} here with other documents than {one.reference} of the file. "
-                    "Load the image into another tenant, or delete that collection"
+                    "Load the file into another tenant, or delete that collection"
                 )
         return absent
 
-    async def add(self, collections: Sequence[FileCollection], bodies: dict[str, bytes]) -> None:
-        """Creates collections that are not here, each as the one revision that the image searches, or nothing of it."""
-        for one in collections:
-            collection_id, revision = parse_reference(one.reference)
-            await self._store.create(collection_id, self.workspace.clock())
-            is_whole = False
-            try:
+    @asynccontextmanager
+    async def adding(self, collections: Sequence[FileCollection], bodies: Mapping[str, bytes]) -> AsyncIterator[None]:
+        """Creates collections that are not here, each as the one revision that is named; none of them if the block fails."""
+        added: list[str] = []
+        is_done = False
+        try:
+            for one in collections:
+                collection_id, revision = parse_reference(one.reference)
+                await self._store.create(collection_id, self.workspace.clock())
+                added.append(collection_id)
                 for document in one.documents:
                     await self._put(collection_id, document, bodies[document.digest])
-                is_whole = await self._store.settle(collection_id, revision)
-            finally:
-                if not is_whole:
-                    await self._remove(collection_id)
+                if not await self._store.settle(collection_id, revision):
+                    raise Conflict(f"The collection {collection_id} was changed meanwhile; try again")
+            yield
+            is_done = True
+        finally:
+            if not is_done:
+                with anyio.CancelScope(shield=True):
+                    for collection_id in added:
+                        await self._remove(collection_id)
 
     async def _put(self, collection_id: str, document: FileDocument, body: bytes) -> None:
         await self.workspace.check_storage(len(body))
         about = (document.document, document.title, document.media_type)
-        await self._store.put(collection_id, io.BytesIO(body), *about, self.workspace.clock())
+        is_new = False
+        try:
+            _, is_new = await self._store.put(collection_id, io.BytesIO(body), *about, self.workspace.clock())
+        finally:
+            if not is_new:
+                await self.workspace.free_storage(len(body))
 
     async def _remove(self, collection_id: str) -> None:
         used = (await self._store.usage(collection_id)).bytes
