@@ -1,6 +1,7 @@
 """Fixtures of every test, and the list of what could not be tested on this machine."""
 
 import contextlib
+import faulthandler
 import gc
 import os
 import shutil
@@ -8,33 +9,39 @@ import ssl
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import anyio
 import httpcore2
 import psycopg
 import pytest
 from hypothesis import settings
-from playwright.async_api import Browser, Error, async_playwright
+from playwright.async_api import Browser
 from websockets.asyncio import client
 
 from agentvm import app
 from agentvm.storage.engines.postgres.connection import connect
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate
 from tests.provision import Unavailable
-from tests.provision.chromium import FLAGS, Chromium
+from tests.provision.chromium import Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.clients import Clients
 from tests.provision.clients import clients as provide_clients
+from tests.provision.conformance import Conformance
+from tests.provision.conformance import conformance as provide_conformance
 from tests.provision.nats import Nats
 from tests.provision.nats import nats as provide_nats
 from tests.provision.node import node as provide_node
-from tests.provision.postgres import OLDEST, Postgres
+from tests.provision.postgres import Postgres
 from tests.provision.postgres import postgres as provide_postgres
+from tests.support.browsers import Launch, browser_launcher
 from tests.support.engines import EmptiedDatabase, a_database, an_emptied_database, stored_in_postgres
 from tests.support.examples import THOROUGH
-from tests.support.shipped_store import open_shipped_store
+from tests.support.executed import executed, note_statements, refused
+from tests.support.shipped_store import open_shipped_store, ship
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
@@ -74,6 +81,29 @@ settings.load_profile("project")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=["sqlite", "postgres"], default="sqlite", help="where stores are in place of SQLite")
+    parser.addoption("--prepare", action="store_true", help="prepare every statement that was executed, on both engines")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--prepare"):
+        note_statements()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Of a worker that was killed nothing is known."""
+    executed.update(getattr(node, "workeroutput", {}).get("executed", {}))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Ends a process whose test does not end after its timeout either, such as one whose tasks ignore their cancellation."""
+    seconds = float(item.config.getoption("timeout") or item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(2 * seconds + 120, exit=True)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
@@ -97,6 +127,15 @@ def clients() -> Clients:
         return provide_clients()
     except Unavailable as error:
         pytest.skip(f"JavaScript clients: {error}")
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Conformance:
+    """The official test suite of MCP."""
+    try:
+        return provide_conformance()
+    except Unavailable as error:
+        pytest.skip(f"MCP conformance: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -135,40 +174,42 @@ def database_url(template: Postgres) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def shipped(template: Postgres) -> Postgres:
+    """A server with a database `shipped`."""
+    with psycopg.connect(template.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE shipped TEMPLATE migrated")
+    anyio.run(ship, template.url("shipped"))
+    return template
+
+
+@pytest.fixture
+def shipped_url(shipped: Postgres) -> Iterator[str]:
+    """As `database_url`, with what ships with AgentVM: publishing it is most of what opening a node takes."""
+    with a_database(shipped, of="shipped") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def emptied_database(template: Postgres) -> Iterator[EmptiedDatabase]:
     with an_emptied_database(template) as database:
         yield database
 
 
-@pytest.fixture
-def emptied_url(emptied_database: EmptiedDatabase) -> Iterator[str]:
-    """As `database_url`, for tests that leave the schema as it is: the same database each time, emptied."""
-    yield emptied_database.url
-    emptied_database.empty()
-
-
 @pytest.fixture(scope="session")
-def oldest_postgres() -> Iterator[Postgres]:
-    """A server of the oldest version that is supported, with a database `migrated`."""
+def older_postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """A server of an older version, which the test names, with a database `migrated`."""
     with contextlib.ExitStack() as stack:
         try:
-            server = stack.enter_context(provide_postgres(OLDEST))
+            server = stack.enter_context(provide_postgres(request.param))
         except Unavailable as error:
-            pytest.skip(f"PostgreSQL {OLDEST}: {error}")
+            pytest.skip(f"PostgreSQL {request.param}: {error}")
         yield with_template(server)
 
 
 @pytest.fixture(scope="session")
-def oldest_emptied_database(oldest_postgres: Postgres) -> Iterator[EmptiedDatabase]:
-    with an_emptied_database(oldest_postgres) as database:
+def older_emptied_database(older_postgres: Postgres) -> Iterator[EmptiedDatabase]:
+    with an_emptied_database(older_postgres) as database:
         yield database
-
-
-@pytest.fixture
-def oldest_emptied_url(oldest_emptied_database: EmptiedDatabase) -> Iterator[str]:
-    """As `emptied_url`, on that server."""
-    yield oldest_emptied_database.url
-    oldest_emptied_database.empty()
 
 
 def with_template(server: Postgres) -> Postgres:
@@ -190,6 +231,13 @@ def engine(request: pytest.FixtureRequest) -> Iterator[None]:
             yield
 
 
+@pytest.fixture
+def sqlite_file(request: pytest.FixtureRequest) -> None:
+    """For tests that look into the file of SQLite themselves."""
+    if request.config.getoption("--engine") != "sqlite":
+        pytest.skip("needs the file of SQLite")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Chromium:
     try:
@@ -199,29 +247,14 @@ def chromium() -> Chromium:
 
 
 @pytest.fixture(scope="module")
-async def launcher(chromium: Chromium) -> AsyncIterator[Callable[[], Awaitable[Browser]]]:
+async def launcher(chromium: Chromium) -> AsyncIterator[Launch]:
     """Returns a headless browser, the same for all tests of a module: starting one takes longer than most of them."""
-    launched: list[Browser] = []
-
-    async def launch() -> Browser:
-        if not launched or not launched[-1].is_connected():
-            try:
-                started = await playwright.chromium.launch(
-                    executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.env}
-                )
-            except Error as error:
-                pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
-            launched.append(started)
-        return launched[-1]
-
-    async with async_playwright() as playwright:
+    async with browser_launcher(chromium) as launch:
         yield launch
-        for browser in launched:
-            await browser.close()
 
 
 @pytest.fixture
-async def browser(launcher: Callable[[], Awaitable[Browser]]) -> AsyncIterator[Browser]:
+async def browser(launcher: Launch) -> AsyncIterator[Browser]:
     """A headless browser without pages, cookies and anything else of another test."""
     launched = await launcher()
     yield launched
@@ -230,9 +263,20 @@ async def browser(launcher: Callable[[], Awaitable[Browser]]) -> AsyncIterator[B
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for other processes about half of their time: three processes for two processors."""
+    """Tests wait for other processes, for disks and for clocks more than half of their time: two processes for a processor."""
     processors = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return processors + (processors + 1) // 2
+    return 2 * processors
+
+
+class Folder(pytest.Package):
+    """A folder without `__init__.py` that fixtures of the scope `package` last for."""
+
+    def setup(self) -> None: ...
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return None if (path / "__init__.py").exists() else Folder.from_parent(parent, path=path)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -242,9 +286,8 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.enable()
-        gc.collect()
         gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -254,14 +297,37 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"NOT TESTED HERE ({count}): {reason}", yellow=True)
 
 
+REFUSED = 17
+"""The end of a run in which an engine has refused a statement."""
 FAILED, FEW = Path(__file__).parent.parent / ".cache" / "failed.txt", 20
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Lists a few failed tests for `make test`, which runs them once more, alone. Many failures are no accident."""
+    if hasattr(session.config, "workerinput"):
+        session.config.workeroutput["executed"] = executed  # type: ignore[attr-defined]  # of a worker
+        return
     reporter: pytest.TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or hasattr(session.config, "workerinput"):
+    if reporter is None:
         return
     failed = {report.nodeid for word in ("failed", "error") for report in reporter.stats.get(word, [])}
+    if session.config.getoption("--prepare"):
+        prepare_executed(session, reporter)
     FAILED.parent.mkdir(exist_ok=True)
-    FAILED.write_text("".join(f"{each}\n" for each in sorted(failed)) if len(failed) <= FEW else "", "utf-8")
+    is_few = len(failed) <= FEW and session.exitstatus != REFUSED
+    FAILED.write_text("".join(f"{each}\n" for each in sorted(failed)) if is_few else "", "utf-8")
+
+
+def prepare_executed(session: pytest.Session, reporter: pytest.TerminalReporter) -> None:
+    """Prepares on both engines what all tests have executed; the run fails if one refuses any of it."""
+    try:
+        problems = refused(executed)
+    except Unavailable as error:
+        reporter.write_line(f"NOT TESTED HERE: PostgreSQL: {error}", yellow=True)
+        return
+    reporter.write_line(f"{len(executed)} statements were executed; both engines prepare all but {len(problems)}")
+    for problem in problems:
+        reporter.write_line(f"REFUSED BY {problem}", red=True)
+    if problems:
+        session.exitstatus = REFUSED

@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
+from bench.million_store import fill
 
 from agentvm import ImageConfig, create_agentx, local_runtime, start_server, tool
 from agentvm.app import open_agentvm
@@ -12,6 +14,9 @@ from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.vm import AgentVM
+from tests.support.serving import serving
+from tests.support.steps import Steps
+from tests.support.wire import client
 
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY))
 
@@ -106,3 +111,19 @@ async def test_a_server_whose_key_is_gone_does_not_start_as_if_nothing_were(tmp_
     with pytest.raises(ConfigInvalid, match=r"server\.key.* is missing"):
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
             pass
+
+
+async def test_a_start_reads_as_much_with_many_users_as_with_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch)
+    needed: list[int] = []
+    for users in (20, 2_000):
+        data_dir = tmp_path / str(users)
+        async with serving(data_dir=data_dir) as server, client(server.url) as alice:
+            await alice.image("bench-0")
+        await anyio.to_thread.run_sync(fill, data_dir, users)
+        before = steps.taken
+        async with serving(data_dir=data_dir) as server:
+            await server.running.server.vm.runtime.recovered.wait()
+            needed.append(steps.taken - before)
+    # A little of the work beside it may have begun, which takes slices.
+    assert 0 < needed[1] < needed[0] * 1.5

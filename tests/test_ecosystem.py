@@ -18,7 +18,7 @@ class Peers:
     def __init__(self) -> None:
         self.heard: list[Event] = []
 
-    def tell(self, events: Sequence[Event]) -> None:
+    def broadcast(self, events: Sequence[Event]) -> None:
         self.heard += events
 
 
@@ -37,13 +37,13 @@ class Listener:
 
 def test_each_event_goes_to_every_effector_before_the_next_one() -> None:
     log: list[tuple[str, str]] = []
-    Ecosystem(Peers(), [Listener("one", log), Listener("two", log)]).tell([said("a"), said("b")])
+    Ecosystem(Peers(), [Listener("one", log), Listener("two", log)]).broadcast([said("a"), said("b")])
     assert log == [("one", "a"), ("two", "a"), ("one", "b"), ("two", "b")]
 
 
 def test_peers_hear_everything_and_an_effector_its_kinds() -> None:
     log: list[tuple[str, str]] = []
     peers, thought = Peers(), msgspec.structs.replace(said("b"), data=ThinkingDelta(text="b"))
-    Ecosystem(peers, [Listener("one", log)]).tell([said("a"), thought])
+    Ecosystem(peers, [Listener("one", log)]).broadcast([said("a"), thought])
     assert log == [("one", "a")]
     assert peers.heard == [said("a"), thought]

@@ -7,12 +7,21 @@ import ast
 import gc
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.source_files import ROOT, SRC, Module, parse, project_texts, source_modules
+from tests.support.source_files import ROOT, SRC, Module, forget_trees, project_texts, source_modules
+from tests.support.word_rules import (
+    WORD_RULES,
+    Rule,
+    begins_with_a_noun,
+    defined_twice,
+    locals_are_nouns,
+    names_things,
+    numbers_have_units,
+)
 
 MODULE_LINES = 400
 FUNCTION_LINES = 50
@@ -32,22 +41,12 @@ PORTS = (
     "storage/base", "storage/carry",
     "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings", "storage/sql",
 )  # fmt: skip
-# A docstring's first sentence has a noun or a verb for its beginning: a reader who opens the file here knows no "it" yet.
-PRONOUNS = set(
-    "anybody anyone anything everybody everyone everything it its nobody nothing of somebody someone something such that "
-    "their them there these they this those what whatever which who whoever whom whose".split()
-)
-# Participles say how a value came to be there, not what it is: a reader needs the session, not that it was found.
-VAGUE_LOCALS = set("asked found given kept known made said told wanted".split())
-# What a number counts or is, as the last word of a constant's name; MAX_FILES says it with its plural.
-UNITS = set(
-    "BITS BYTES CHARACTERS CODE COLUMNS DAYS FACTOR FORMAT HOURS LEVEL LINES MAX MESSAGES MIN MINUTES MODE MS NANO NS PAGES "
-    "PORT RATIO SECONDS SHARE STATUS TOKENS VERSION".split()
-)
 # Packages and modules at the top of src/agentvm whose words still have to be put in order. Remove yours when it is done.
 PENDING: set[str] = set()
 # Class names that two modules define. A name here is one that still has to be made unique, or has a reason.
 DEFINED_TWICE: set[str] = set()
+# How TypeScript begins that a program writes: nobody reads it from top to bottom.
+GENERATED = "// Written by docs/typescript.py"
 # The only module that executes foreign text; it runs behind the walls of a jail, never in the server's process.
 EXECUTES = "tiers/roles.py"
 # The only module that may leave a task behind: a tool that never heeds its cancellation, for which a group would wait.
@@ -80,16 +79,18 @@ MACHINE = re.compile(
 )
 
 
-Rule = Callable[[Module], Iterator[str]]
-
-
 def short_module(module: Module) -> Iterator[str]:
     if (lines := module.text.count("\n")) > MODULE_LINES:
         yield f"{lines} lines, more than {MODULE_LINES}"
 
 
+def written_typescript(modules: Iterable[Module]) -> list[Module]:
+    """The modules that people write."""
+    return [module for module in modules if module.name.endswith((".ts", ".tsx")) and not module.text.startswith(GENERATED)]
+
+
 def short_functions(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES:
@@ -99,7 +100,7 @@ def short_functions(module: Module) -> Iterator[str]:
 def narrow_excepts(module: Module) -> Iterator[str]:
     if module.name in BOUNDARIES:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ExceptHandler):
             caught = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {"everything"}
             if broad := caught & {"everything", "Exception", "BaseException"}:
@@ -107,7 +108,7 @@ def narrow_excepts(module: Module) -> Iterator[str]:
 
 
 def tasks_have_parents(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Attribute(attr=name) | ast.alias(name=name) if (
                 name in {"create_task", "ensure_future"} and module.name != ABANDONS
@@ -116,7 +117,7 @@ def tasks_have_parents(module: Module) -> Iterator[str]:
 
 
 def no_unsafe_code(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Call(func=ast.Name(id="eval" | "exec" | "compile" as name)) if module.name != EXECUTES:
                 yield f"{node.lineno}: {name}"
@@ -127,7 +128,7 @@ def no_unsafe_code(module: Module) -> Iterator[str]:
 def telling_names(module: Module) -> Iterator[str]:
     if Path(module.name).name in {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}:
         yield "a module is named after what is in it"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ClassDef) and node.name not in MANAGERS:
             words = re.findall(r"[A-Z]+[a-z0-9]*", node.name)
             if empty := EMPTY_WORDS.intersection(words):
@@ -162,60 +163,6 @@ def names_no_machine(module: Module) -> Iterator[str]:
     for number, line in enumerate(module.text.splitlines(), 1):
         if found := MACHINE.search(line):
             yield f"{number}: mentions {found.group()}"
-
-
-def begins_with_a_noun(module: Module) -> Iterator[str]:
-    for line, text in docstrings(module.tree):
-        if (first := re.match(r"\w+", text.strip())) and first.group().lower() in PRONOUNS:
-            yield f"{line}: a docstring begins with {first.group()!r}"
-
-
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The line and the text of each docstring, those of attributes and constants included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for line in node.body:
-                if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str):
-                    yield line.lineno, line.value.value
-
-
-def numbers_have_units(module: Module) -> Iterator[str]:
-    for line in module.tree.body:
-        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None and is_number(line.value):
-            target = line.targets[0] if isinstance(line, ast.Assign) else line.target
-            if isinstance(target, ast.Name) and target.id.isupper() and not has_unit(target.id):
-                yield f"{line.lineno}: {target.id} does not say what it counts"
-
-
-def is_number(value: ast.expr) -> bool:
-    leaves = [node for node in ast.walk(value) if not isinstance(node, ast.operator | ast.unaryop | ast.BinOp | ast.UnaryOp)]
-    return all(isinstance(node, ast.Constant) and type(node.value) in (int, float) for node in leaves)
-
-
-def has_unit(name: str) -> bool:
-    first, *_, last = name.lstrip("_").split("_") * 2
-    return last in UNITS or (first in {"MAX", "MIN"} and last.endswith("S"))
-
-
-def locals_are_nouns(module: Module) -> Iterator[str]:
-    for function in ast.walk(module.tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_LOCALS:
-                    yield f"{node.lineno}: {node.id!r} does not say what it is; name the thing"
-
-
-WORD_RULES: tuple[Rule, ...] = (begins_with_a_noun, numbers_have_units, locals_are_nouns)
-
-
-def defined_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
-    """Public class names with the modules that define them, where there is more than one."""
-    places: dict[str, list[str]] = {}
-    for module in modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module.name)
-    return {name: where for name, where in places.items() if len(where) > 1}
 
 
 SRC_RULES: tuple[Rule, ...] = (
@@ -269,7 +216,7 @@ def trees() -> Iterator[None]:
     """Eight hundred thousand nodes are no garbage while the rules need them, and nobody's afterwards."""
     gc.disable()
     yield
-    parse.cache_clear()
+    forget_trees()
     gc.enable()
 
 
@@ -295,6 +242,24 @@ def test_a_class_name_defined_twice_is_seen() -> None:
 def test_tests_benchmarks_and_examples_are_short_too() -> None:
     modules = [module for module in project_texts("tests/", "bench/", "examples/") if module.name.endswith(".py")]
     keep(short_module, modules)
+
+
+@pytest.mark.parametrize("folder", ["edge/src/", "clients/typescript/src/", "console/src/"])
+def test_typescript_is_short_too(folder: str) -> None:
+    keep(short_module, written_typescript(project_texts(folder)))
+
+
+def test_only_typescript_that_a_program_writes_may_be_long() -> None:
+    lines = "let x = 1;\n" * 401
+    modules = [
+        Module("edge/src/a.ts", lines),
+        Module("console/src/b.tsx", lines),
+        Module("edge/src/c.ts", f"{GENERATED}{lines}"),
+    ]
+    assert [module.name for module in written_typescript(modules) if list(short_module(module))] == [
+        "edge/src/a.ts",
+        "console/src/b.tsx",
+    ]
 
 
 def test_no_file_names_a_machine_or_a_registry() -> None:
@@ -334,11 +299,14 @@ PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (begins_with_a_noun, '"""What is stored."""\n', '"""Rows of the store."""\n'),
     (begins_with_a_noun, 'def f():\n  """It is kept."""\n', 'def f():\n  """Keeps a row."""\n'),
     (begins_with_a_noun, 'class A:\n  x: int\n  """Of the JSON."""\n', 'x = """What is no docstring."""\n'),
+    (names_things, 'def f():\n  """Returns what was said."""\n', 'def f():\n  """Returns the text of `what`."""\n'),
+    (names_things, 'class A:\n  """A call of somebody."""\n', 'x = f("what is no docstring")\n'),
     (numbers_have_units, "SOON = 15.0\n", "REPLY_TIMEOUT_SECONDS = 15.0\n"),
     (numbers_have_units, "_ROOM: Final = 8 * 1024\n", "_ROOM_BYTES: Final = 8 * 1024\n"),
     (numbers_have_units, "MAX_NAME = 200\n", "MAX_NAMES = 200\nNAME_MAX = 200\n"),
     (locals_are_nouns, "def f():\n  found = get()\n", "def f():\n  session = get()\n"),
     (locals_are_nouns, "async def f():\n  return [said for said in log]\n", "found = get()\nx = row.found\n"),
+    (locals_are_nouns, "def f(said):\n  return said\n", "def f(message):\n  return message\n"),
     (names_no_machine, "path = '/op" + "t/tools'\n", "path = 'adopt/tools'\n"),
     (names_no_machine, "see ../" + "shared/notes.md\n", "see ../docs/notes.md\n"),
     (names_no_machine, "https://files.python" + "hosted.org/x\n", "https://docs.python.org/3/\n"),

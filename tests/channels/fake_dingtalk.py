@@ -14,6 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 CLIENT_ID, SECRET, TOPIC = "ding-1", "ding-secret", "/v1.0/im/bot/messages/get"
+TEMPLATE = "382e4302-551d-4880-bf29-a30acfab2e71.schema"
 PICTURE = b"\x89PNG picture"
 
 
@@ -30,6 +31,10 @@ class FakeDingTalk:
         self.refusals: list[Replied] = []
         """Answers to the next requests to a webhook."""
         self.topics: list[str] = []
+        self.cards: dict[str, tuple[str, str, str]] = {}
+        """The AI cards: where each is shown, its text, and its state."""
+        self.card_refusal: Replied | None = None
+        """The answer to every request for a card."""
         self._tickets: set[str] = set()
         self._sockets: list[ServerConnection] = []
         self._numbers = itertools.count(1)
@@ -109,11 +114,40 @@ class FakeDingTalk:
 
     def _authorized(self, asked: Asked, path: str, body: dict[str, Any]) -> Replied:
         assert asked.headers["x-acs-dingtalk-access-token"] == "token"
+        if path.startswith("/v1.0/card/"):
+            return self._card(asked.method, path, body)
         if path == "/v1.0/robot/messageFiles/download":
             return _json(200, {"downloadUrl": f"{self.url}/file"})
         self.late.append((path, json.loads(body["msgParam"])["text"]))
         self.seen.add(body)
         return _json(200, {"processQueryKey": "x"})
+
+    def _card(self, method: str, path: str, body: dict[str, Any]) -> Replied:
+        if self.card_refusal is not None:
+            return self.card_refusal
+        card = body["outTrackId"]
+        place, text, state = self.cards.get(card, ("", "", ""))
+        match method, path:
+            case "POST", "/v1.0/card/instances/createAndDeliver":
+                assert card not in self.cards
+                assert (body["cardTemplateId"], body["callbackType"]) == (TEMPLATE, "STREAM")
+                place = body["openSpaceId"]
+                group = body.get("imGroupOpenDeliverModel") == {"robotCode": CLIENT_ID}
+                alone = body.get("imRobotOpenDeliverModel") == {"spaceType": "IM_ROBOT"}
+                assert (group, alone) == (place == "dtv1.card//IM_GROUP.cid-group", place.startswith("dtv1.card//IM_ROBOT."))
+                state = body["cardData"]["cardParamMap"]["flowStatus"]
+            case "PUT", "/v1.0/card/instances":
+                values = body["cardData"]["cardParamMap"]
+                state, text = values["flowStatus"], values.get("msgContent", text)
+            case "PUT", "/v1.0/card/streaming":
+                assert (state, body["key"], body["isFull"], body["isError"]) == ("2", "msgContent", True, False)
+                assert body["guid"]
+                text = body["content"]
+            case _:
+                return _json(404, {"code": "notFound", "message": "no such path"})
+        self.cards[card] = (place, text.strip(), state)
+        self.seen.add(body)
+        return _json(200, {"success": True, "result": True})
 
 
 def _json(status: int, body: object) -> Replied:

@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentvm.channels.answer import Answer, split
-from agentvm.gateways.turn_parts import CallMade, SaidText, TurnEnded
+from agentvm.gateways.turn_parts import CallMade, TextAdded, TurnEnded
 from agentvm.gateways.words import EN
 
 
@@ -12,7 +12,7 @@ def size(text: str) -> int:
 
 def test_words_of_two_messages_are_apart_and_an_end_is_told() -> None:
     answer = Answer(EN)
-    for part in (SaidText("Let me "), SaidText("see."), CallMade("c", "t", {}), SaidText("Done.")):
+    for part in (TextAdded("Let me "), TextAdded("see."), CallMade("c", "t", {}), TextAdded("Done.")):
         answer.add(part)
     assert (answer.text, answer.is_open()) == ("Let me see.\n\nDone.", True)
     answer.add(TurnEnded("failed", "error", error=("timeout", "Too slow")))

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.channels.base import ChannelAdapter, ChatReply, HeardFile
+from agentvm.channels.base import ChannelAdapter, ChatReply, InboundFile
 from agentvm.channels.telegram import Telegram
 from agentvm.channels.wecom import WeCom
 from agentvm.errors.channel import PlatformFailed
@@ -20,4 +20,4 @@ async def test_facts_about_an_answer_are_stored_when_they_are_kept() -> None:
 async def test_an_adapter_counts_bytes_and_has_no_files_unless_it_says_otherwise() -> None:
     assert (WeCom.measure("好"), Telegram.measure("好")) == (3, 1)
     with pytest.raises(PlatformFailed, match="no files"):
-        await ChannelAdapter.fetch(object.__new__(Telegram), HeardFile(place={}))
+        await ChannelAdapter.fetch(object.__new__(Telegram), InboundFile(place={}))

@@ -11,7 +11,8 @@ from agentvm.tools.safe_http import SafeHttp
 
 
 def test_only_objects_are_frames_and_only_texts_are_texts() -> None:
-    assert [read_object(frame) for frame in ('{"a":1}', "[]", "{", b"\xff")] == [{"a": 1}, None, None, None]
+    frames = ('{"a":1}', "[]", "{", b"\xff", b'{"a":"\xff"}', '{"a":' + "[" * 100_000)
+    assert [read_object(frame) for frame in frames] == [{"a": 1}, *[None] * 5]
     body = {"a": {"b": "c", "n": 3, "t": True}}
     assert [text_of(body, *path) for path in (("a", "b"), ("a", "n"), ("a", "t"), ("x", "y"), ("a",))] == ["c", "3", "", "", ""]
 
@@ -57,5 +58,5 @@ async def test_secrets_are_sent_with_tls_unless_the_operator_has_allowed_the_add
             download(http, "http://platform.example/x", {"Authorization": "Bearer x"}),
             open_socket(http, "ws://platform.example/x").__aenter__(),
         ):
-            with pytest.raises(PlatformFailed, match="with TLS only"):
+            with pytest.raises(PlatformFailed, match="only called over TLS"):
                 await work

@@ -4,16 +4,18 @@ from typing import Any
 import anyio
 import dingtalk_stream  # type: ignore[import-untyped]  # it has no types
 import pytest
-from tests.channels.fake_dingtalk import CLIENT_ID, PICTURE, SECRET, TOPIC, FakeDingTalk, dingtalk
+from tests.channels.fake_dingtalk import CLIENT_ID, PICTURE, SECRET, TEMPLATE, TOPIC, FakeDingTalk, dingtalk
 from tests.channels.fixtures import LOOPBACK, SECONDS, Office, office
+from tests.support.serving import Play
 from tests.support.web import Replied
 
 from agentvm.model.policy import Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
 
 
-async def connect(desk: Office, fake: FakeDingTalk, secret: str = SECRET, **about: Any) -> None:
-    await desk.connect("dingtalk", {"clientSecret": secret}, {"clientId": CLIENT_ID, "address": fake.url}, **about)
+async def connect(desk: Office, fake: FakeDingTalk, secret: str = SECRET, template: str | None = None, **about: Any) -> None:
+    settings = {"clientId": CLIENT_ID, "address": fake.url, **({} if template is None else {"cardTemplate": template})}
+    await desk.connect("dingtalk", {"clientSecret": secret}, settings, **about)
 
 
 async def test_the_official_client_takes_the_fake_for_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,6 +23,8 @@ async def test_the_official_client_takes_the_fake_for_the_platform(monkeypatch: 
         client = dingtalk_stream.DingTalkStreamClient(dingtalk_stream.Credential(CLIENT_ID, SECRET))
         address = f"{fake.url}/v1.0/gateway/connections/open"
         monkeypatch.setattr(dingtalk_stream.DingTalkStreamClient, "OPEN_CONNECTION_API", address)
+        for module in (dingtalk_stream.stream, dingtalk_stream.card_replier):
+            monkeypatch.setattr(module, "DINGTALK_OPENAPI_ENDPOINT", fake.url)
         # It waits for the response of this very thread otherwise.
         opened = await anyio.to_thread.run_sync(client.open_connection, abandon_on_cancel=True)
         client.open_connection = lambda: opened
@@ -31,8 +35,16 @@ async def test_the_official_client_takes_the_fake_for_the_platform(monkeypatch: 
                 message = dingtalk_stream.ChatbotMessage.from_dict(callback.data)
                 heard.append(message.text.content.strip())
                 work = self.reply_markdown
+                await anyio.to_thread.run_sync(show_card, message, abandon_on_cancel=True)
                 await anyio.to_thread.run_sync(work, "title", "**back**", message, abandon_on_cancel=True)
                 return dingtalk_stream.AckMessage.STATUS_OK, "OK"
+
+        def show_card(message: Any) -> None:
+            replier = dingtalk_stream.AICardReplier(client, message)
+            card = replier.create_and_deliver_card(TEMPLATE, {"flowStatus": "1"})
+            replier.put_card_data(card, {"flowStatus": "2"})
+            replier.streaming(card, "msgContent", "half", append=False, finished=False, failed=False)
+            replier.finish(card, {"msgContent": "whole"})
 
         client.register_callback_handler(TOPIC, Echo())
         async with anyio.create_task_group() as tasks:
@@ -43,6 +55,7 @@ async def test_the_official_client_takes_the_fake_for_the_platform(monkeypatch: 
             assert (acks[0]["code"], json.loads(acks[0]["data"])) == (200, {"response": "OK"})
             tasks.cancel_scope.cancel()
         assert heard == ["hello"]
+        assert list(fake.cards.values()) == [("dtv1.card//IM_ROBOT.ann", "whole", "3")]
 
 
 async def test_messages_are_answered_through_the_webhook_of_their_conversation() -> None:
@@ -79,6 +92,23 @@ async def test_messages_are_answered_through_the_webhook_of_their_conversation()
         with anyio.fail_after(SECONDS):
             await fake.push("SYSTEM", "ping", {"opaque": "1"})
             await fake.acks.wait(lambda acks: any(json.loads(ack["data"]) == {"opaque": "1"} for ack in acks))
+
+
+async def test_with_a_template_an_answer_is_a_card_that_grows() -> None:
+    play = Play()
+    async with dingtalk() as fake, office(play) as desk:
+        await connect(desk, fake, template=TEMPLATE)
+        await fake.say("slow")
+        await fake.seen.wait(lambda _: ("dtv1.card//IM_ROBOT.ann", "w0 w1", "2") in fake.cards.values())
+        play.gate.set()
+        await fake.seen.wait(lambda _: ("dtv1.card//IM_ROBOT.ann", "w0 w1 w2", "3") in fake.cards.values())
+        await fake.say("hello", group=True, sender="bob")
+        await fake.seen.wait(lambda _: ("dtv1.card//IM_GROUP.cid-group", "Bob: hello", "3") in fake.cards.values())
+        assert (len(fake.cards), fake.texts) == (2, [])
+        # An app that may not write cards answers all the same.
+        fake.card_refusal = Replied(403, b'{"code":"Forbidden","message":"no"}', {"content-type": "application/json"})
+        await fake.say("plain")
+        await fake.shown("plain")
 
 
 async def test_a_busy_platform_an_expired_webhook_and_another_connection() -> None:

@@ -61,6 +61,9 @@ def test_a_signed_event_is_opened_and_the_question_about_the_address_needs_no_si
         ({**sealed(EVENT, at=NOW)[0], "x-lark-signature": "é"}, sealed(EVENT, at=NOW)[1]),
         (sealed(EVENT, at=NOW)[0], json.dumps(EVENT).encode()),
         ({}, json.dumps(CHALLENGE).encode()),
+        ({}, '{"encrypt": "中"}'.encode()),
+        ({}, b'{"encrypt": "\xff"}'),
+        ({}, b'{"encrypt": ' + b"[" * 100_000),
     ],
 )
 def test_a_request_that_is_forged_old_or_of_a_wrong_clock_is_none(request_: tuple[dict[str, str], bytes]) -> None:

@@ -7,7 +7,7 @@ from tests.channels.fixtures import office
 from tests.channels.test_telegram import connect
 from tests.support.serving import Play
 
-from agentvm.channels.base import ChatSender, HeardMessage
+from agentvm.channels.base import ChatSender, InboundMessage
 from agentvm.channels.running import RunningChannel
 from agentvm.errors import StoreFailed
 from agentvm.model.channel import ChannelId, ChatChannel
@@ -153,7 +153,7 @@ async def test_the_container_of_a_sender_is_one_name_and_no_pattern() -> None:
         )
         running = RunningChannel(desk.served.running.server.vm, channel, lambda: pytest.fail("It does not connect"))
         for sender, is_shown in (("7", True), ("a*", False), ("a[b]", False), ("a/b", False)):
-            container_id = running._container(HeardMessage(key="k", chat="c", sender=ChatSender(id=sender)))
+            container_id = running._container(InboundMessage(key="k", chat="c", sender=ChatSender(id=sender)))
             assert container_id.startswith("chn_1-")
             assert (sender in container_id) == is_shown
             assert fnmatchcase(container_id, container_id)

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
+POLL_SECONDS = 0.01
+"""How often a server looks whether it shall end; every test waits for that."""
+
 
 class Asked(NamedTuple):
     method: str
@@ -40,7 +43,7 @@ def answering(answer: Answering) -> Iterator[tuple[str, list[Asked]]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Fake)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked

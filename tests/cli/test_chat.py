@@ -8,14 +8,16 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.cli.program import ASKING, WAIT, Keyboard, at_terminal, environment, run_avm, running
-from tests.support.serving import Play, Served, serving
+from tests.support.serving import Play, Served, provide_tools, serving
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.chat import part_of, server_url
 from agentvm.config import MEMORY, SystemSettings
-from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
-from agentvm.drivers.scripted import last_user_text
+from agentvm.drivers.base import ModelOutput, Prompt, ToolResultsEntry, UserEntry
+from agentvm.drivers.scripted import in_turn, last_user_text, reply, tool_calls
 from agentvm.model.message import FilePart, ImagePart, TextPart
+from agentvm.runtime.tools import tool_of
+from agentvm.tools.builtin.ask_user import AskUser
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 
@@ -282,6 +284,33 @@ async def test_a_person_is_told_which_session_goes_on(served: Served, tmp_path: 
         await keyboard.see("Continuing “about dragons” (2 messages")
         await say(keyboard, "/quit")
         assert await keyboard.wait() == 0
+
+
+async def test_calls_that_wait_since_before_are_asked_about_and_a_pipe_names_each_with_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = tool_calls(("c1", "ask_user", {"question": "Which colour?"}), ("c2", "ask_user", {"question": "Which size?"}))
+    provide_tools(monkeypatch, tool_of(AskUser()))
+    env, errors = environment(tmp_path), tmp_path / "errors"
+    async with serving(in_turn(asks, reply("As you like."))) as served:
+        async with running("chat", "--url", served.url, env=env, errors=errors, given="a coat\n") as chat:
+            assert await chat.wait() == 1
+        assert errors.read_text().count(" answer --result JSON") == 2
+        async with at_terminal("chat", "--url", served.url, env=env) as keyboard:
+            await keyboard.see("Which colour?")
+            keyboard.press("green\r")
+            await keyboard.see("Which size?")
+            keyboard.press(CTRL_D)
+            await keyboard.see("ask_user waits:")
+            await say(keyboard, "/resume 1")
+            await keyboard.see("Which size?")
+            keyboard.press("42\r")
+            await keyboard.see("As you like.")
+            await say(keyboard, "/quit")
+            assert await keyboard.wait() == 0
+    results = served.model.prompts[-1].conversation[-1]
+    assert isinstance(results, ToolResultsEntry)
+    assert ["green" in str(results.results[0].output), "42" in str(results.results[1].output)] == [True, True]
 
 
 async def test_a_lost_connection_and_its_return_are_announced(tmp_path: Path) -> None:

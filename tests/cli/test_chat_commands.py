@@ -56,7 +56,7 @@ class Desk:
         self._portal.call(wait)
 
     def say(self, text: str) -> None:
-        self.answer(lambda: self.chat.say(text))
+        self.answer(lambda: self.chat.send(text))
 
     def count(self) -> int:
         return len(self._portal.call(self.chat.messages))

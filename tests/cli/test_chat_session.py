@@ -2,16 +2,19 @@ from collections.abc import AsyncIterator
 from decimal import Decimal
 
 import pytest
+from tests.runtime.test_open_question import Tailor
 
-from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm import AgentX, Definition, ImageConfig, ScriptedDriver, ServerConfig, create_agentx, local_runtime
 from agentvm.cli.chat_session import LABEL_CHARACTERS_MAX, ChatSession, first_words, text_of
 from agentvm.cli.session_start import SessionStart
 from agentvm.config import MEMORY, BillingSettings, PlanSettings, SystemSettings
+from agentvm.drivers.scripted import in_turn, reply, tool_calls
 from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
 from agentvm.model.account import Allowance, Quota
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
 from agentvm.model.money import ModelRate
+from agentvm.runtime.tools import tool_of
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ async def opened(agentx: AgentX, *, session: str | None = None, model: str | Non
 
 
 async def say(conversation: ChatSession, text: str) -> list[str]:
-    return [event.type async for event in conversation.say(text)]
+    return [event.type async for event in conversation.send(text)]
 
 
 async def test_the_last_session_of_the_container_is_resumed(agentx: AgentX) -> None:
@@ -37,6 +40,28 @@ async def test_the_last_session_of_the_container_is_resumed(agentx: AgentX) -> N
     again = await opened(agentx)
     assert again.session.session_id == first.session.session_id
     assert len(await again.messages()) == 2
+
+
+@pytest.mark.parametrize(("answers_held", "last"), [(True, "tool_waiting"), (False, "turn_response")])
+async def test_a_question_of_a_call_that_is_held_open_ends_the_events_only_for_whoever_answers_it(
+    answers_held: bool, last: str
+) -> None:
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "shop", {})), reply("done")))
+    source = local_runtime(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY)),
+        definitions=[Definition(name="tailor", tools=("shop",))],
+        drivers={"scripted": driver},
+        tools=[tool_of(Tailor([60.0 if answers_held else 0.0]))],
+    )
+    async with create_agentx(source) as agentx:
+        image = await agentx.images.create(ImageConfig(definition="tailor"), container_id="c1")
+        conversation = await opened(agentx, session=image.session_id)
+        conversation.answers_held = answers_held
+        events = [event async for event in conversation.send("a coat")]
+        assert events[-1].type == last
+        if answers_held:
+            answer = conversation.answer(events[-1].data, decision="answer", result={"size": "L"})
+            assert [event.type async for event in answer][-1] == "turn_response"
 
 
 async def test_a_chosen_model_means_a_new_session(agentx: AgentX) -> None:
@@ -97,7 +122,7 @@ async def test_what_was_shown_is_read(agentx: AgentX) -> None:
 async def test_a_conversation_that_was_not_opened_has_no_session(agentx: AgentX) -> None:
     conversation = ChatSession(agentx, container_id="c1")
     with pytest.raises(RuntimeError):
-        await anext(conversation.say("hello"))
+        await anext(conversation.send("hello"))
     with pytest.raises(RuntimeError):
         await conversation.messages()
 

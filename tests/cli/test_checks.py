@@ -38,7 +38,7 @@ class Stranger(Health):
 def serve_as(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a web server that answers as the parameter says."""
     with HTTPServer(("127.0.0.1", 0), request.param) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server.server_port
         server.shutdown()
@@ -123,7 +123,7 @@ def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
 
 def test_whole_weights_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr(checks, "is_whole", lambda path, model: True)
+    monkeypatch.setattr(checks, "is_complete", lambda path, model: True)
     assert checks.check_weights(ServerConfig(llm=LlmSettings(model_dir=str(tmp_path))), "local", "smollm2-135m").status == "ok"
 
 
@@ -132,7 +132,7 @@ def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypa
         raise PermissionError(13, "Permission denied", str(path))
 
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    monkeypatch.setattr(checks, "is_whole", refuse)
+    monkeypatch.setattr(checks, "is_complete", refuse)
     assert checks.check_weights(ServerConfig(llm=LlmSettings(model_dir=str(tmp_path))), "local", "").status == "fail"
     monkeypatch.setattr(Path, "exists", refuse)
     assert checks.check_data_dir(tmp_path).status == "fail"
@@ -140,12 +140,39 @@ def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypa
 
 def test_a_server_that_is_well_is_told_without_a_warning(tmp_path: Path) -> None:
     told = {"version": "9.9", "status": "ok", "checks": [{"name": "disk", "status": "warn", "message": "almost full"}]}
-    answers = {"/v1/auth/whoami": {"auth": "on"}, "/v1/status": told}
+    box = {"engines": ["python"], "walls": ["mount"]}
+    tiers = [{**box, "tier": "isolate", "missing": "bashkit"}, {**box, "tier": "process"}]
+    answers = {"/v1/auth/whoami": {"auth": "on"}, "/v1/status": told, "/v1/sandboxes/tiers": {"tiers": tiers}}
     with answering(lambda asked: (200, answers[asked.path])) as (url, asked):
         findings = checks.examine_running(url, tmp_path, KEY)
         assert findings is not None
-        assert [(finding.name, finding.status) for finding in findings] == [("server", "ok"), ("auth", "ok"), ("disk", "warn")]
+        found = [(finding.name, finding.status) for finding in findings]
+    assert found[:3] == [("server", "ok"), ("auth", "ok"), ("disk", "warn")]
+    assert found[3:] == [("tier isolate", "ok"), ("tier process", "ok")]
     assert asked[0].key == "Bearer sk-hidden"
+
+
+def test_tiers_of_a_server_are_told_with_what_they_need(tmp_path: Path) -> None:
+    box = {"engines": ["python"], "walls": ["landlock"]}
+    tiers = [{**box, "tier": "process"}, {"tier": "container", "missing": "no container engine at /x.sock"}]
+    answers = {"/v1/auth/whoami": {"auth": "on"}, "/v1/status": {}, "/v1/sandboxes/tiers": {"tiers": tiers}}
+    with answering(lambda asked: (200, answers[asked.path])) as (url, _):
+        findings = checks.examine_running(url, tmp_path, KEY)
+    assert findings is not None
+    process, container = findings[-2:]
+    assert (process.name, process.status, "forbids namespaces" in process.text) == ("tier process", "warn", True)
+    assert (container.status, container.text) == ("warn", "no container engine at /x.sock")
+    assert process.remedy
+    assert container.remedy
+
+
+def test_a_server_that_does_not_tell_its_tiers_is_well_all_the_same(tmp_path: Path) -> None:
+    answers = {"/v1/auth/whoami": {"auth": "on"}, "/v1/status": {}}
+    unknown = {"error": {"code": "not_found", "message": "Not Found"}}
+    with answering(lambda asked: (200, answers[asked.path]) if asked.path in answers else (404, unknown)) as (url, _):
+        findings = checks.examine_running(url, tmp_path, KEY)
+    assert findings is not None
+    assert (findings[-1].name, findings[-1].status) == ("sandbox", "ok")
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, "unauthenticated"), (403, "permission_denied")])

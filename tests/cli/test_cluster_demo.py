@@ -1,5 +1,9 @@
 """avm cluster demo: its model, its load balancer, and what is missing."""
 
+import os
+import signal
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import cast
@@ -7,7 +11,10 @@ from typing import cast
 import anyio
 import httpx2
 import pytest
+from tests.cli.program import COMMAND, WAIT, environment
 from tests.faults.process import until
+from tests.provision import Unavailable
+from tests.provision.postgres import programs
 
 from agentvm.cli.cluster_demo import WORD_SECONDS, Balancer, Counting, DemoNode, serve_node
 from agentvm.drivers.base import Prompt, TextChunk, UserEntry
@@ -71,3 +78,42 @@ async def test_a_node_ends_when_it_is_drained(database_url: str, tmp_path: Path,
             await until(has_port)
             url = f"http://127.0.0.1:{int(printed)}/v1/cluster/nodes/0/drain"
             assert (await client.post(url, json={})).status_code == 200
+
+
+def processes_with(text: str) -> list[str]:
+    """The command lines that have the text."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            lines.append(line)
+    return lines
+
+
+def test_sigterm_ends_the_nodes_and_postgresql_and_removes_what_they_have_stored() -> None:
+    try:
+        programs()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    # The path of a socket has room for a hundred characters, and the user of PostgreSQL must come through.
+    with tempfile.TemporaryDirectory(prefix="avm-") as name:
+        Path(name).chmod(0o711)
+        env = environment(Path(name), TMPDIR=name)
+        demo = [*COMMAND, "cluster", "demo", "--nodes", "2"]
+        # The input stays open and says nothing, as a terminal does.
+        reading, writing = os.pipe()
+        with subprocess.Popen(demo, env=env, stdin=reading, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert next(line for line in process.stdout if line.startswith("Load balancer"))
+            # PostgreSQL, NATS and two nodes.
+            assert len(processes_with(name)) >= 4
+            process.send_signal(signal.SIGTERM)
+            process.stdout.read()
+            process.wait(WAIT)
+        os.close(reading)
+        os.close(writing)
+        assert processes_with(name) == []
+        assert list(Path(name).glob("avm-demo-*")) == []

@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from bench.million import page
+from bench.million_page import RESULTS, page
+from bench.quotes import quoting
 from click.testing import CliRunner
 
 from agentvm.cli.main import avm
@@ -22,8 +23,15 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_the_bill_names_the_needs_the_lines_and_what_they_are_measured_by() -> None:
     code, text = run("--users", "1000", "--turns", "30000")
     assert code == 0
-    for words in ("1,000 users", "deltas/s x", "ONE SERVER AND A SPARE", "ELSEWHERE", "WHAT IF", "Measured 20"):
+    for words in ("1,000 users", "deltas/s x", "ONE SERVER AND A SPARE", "ELSEWHERE", "WHAT IF", "bench.turns", "Measured 20"):
         assert words in text
+
+
+def test_the_bill_of_the_edge_says_what_was_counted_and_multiplied() -> None:
+    text = run("--shape", "edge", "--turns", "1000", "--visits", "2")[1]
+    assert "1,000 turns x" in text
+    assert "2,000 connections x" in text
+    assert "bench.edge" in text
 
 
 def test_json_has_the_whole_estimate() -> None:
@@ -35,14 +43,26 @@ def test_json_has_the_whole_estimate() -> None:
 
 def test_the_documents_quote_the_bill_of_the_shipped_coefficients() -> None:
     bills = [f"${json.loads(run('--json', '--shape', shape)[1])['total']:,.2f}" for shape in SHAPES]
-    quoted = {name: re.findall(r"\*\*(\$[\d.]+)\*\*", (ROOT / name).read_text("utf-8")) for name in QUOTING}
+    quoted = {name: re.findall(r"\*\*(\$[\d.,]+)\*\*", (ROOT / name).read_text("utf-8")) for name in QUOTING}
     assert quoted == {"docs/cost.md": bills, "README.md": bills[:1], "README.zh-CN.md": bills[:1]}
 
 
 def test_the_documents_quote_the_recorded_run_with_a_million_users() -> None:
-    recorded = json.loads((ROOT / "bench" / "results" / "million.json").read_text("utf-8"))
+    recorded = json.loads(RESULTS.read_text("utf-8"))
     assert recorded["users"] == 1_000_000
     assert page(recorded) in (ROOT / "docs" / "cost.md").read_text("utf-8")
+    # "No memory", as both say, is what the process of a server does not grow by.
+    assert recorded["rss_bytes_per_user"] < 1
+    for name, unit in (("README.md", "bytes"), ("README.zh-CN.md", "字节")):
+        assert f"**{recorded['disk_bytes_per_user']:,} {unit}**" in (ROOT / name).read_text("utf-8")
+
+
+def test_what_is_measured_anew_is_written_into_the_documents_by_the_benchmark() -> None:
+    recorded = json.loads(RESULTS.read_text("utf-8"))
+    assert {path: path.read_text("utf-8") for path in quoting(recorded)} == quoting(recorded)
+    document = quoting({**recorded, "backup_seconds": 12_345})[ROOT / "docs" / "cost.md"]
+    assert "12345 s" in document
+    assert page(recorded) not in document
 
 
 def test_a_table_of_prices_can_be_printed_edited_and_used(tmp_path: Path) -> None:

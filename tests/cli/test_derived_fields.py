@@ -38,10 +38,10 @@ def test_a_member_that_the_server_has_is_not_replaced() -> None:
 
 
 def test_a_record_is_told_by_the_names_of_its_json() -> None:
-    class Made(msgspec.Struct, rename="camel"):
+    class BackupResult(msgspec.Struct, rename="camel"):
         made_at: int
 
-    assert with_derived_fields({"manifest": Made(made_at=0)}) == {
+    assert with_derived_fields({"manifest": BackupResult(made_at=0)}) == {
         "manifest": {"madeAt": 0, "madeAtIso": "1970-01-01T00:00:00.000Z"}
     }
 

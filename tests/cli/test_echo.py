@@ -43,6 +43,13 @@ def test_echo_is_off_and_on_again_also_after_a_failure(tty: Tty) -> None:
     assert tty.echoes
 
 
+def test_ctrl_c_discards_nothing_that_was_written(tty: Tty) -> None:
+    # Seen by its mark: whether a terminal really discards something depends on who is quicker.
+    with without_echo(tty.stream):
+        assert termios.tcgetattr(tty.keys)[3] & termios.NOFLSH
+    assert not termios.tcgetattr(tty.keys)[3] & termios.NOFLSH
+
+
 def test_keys_that_nobody_read_are_dropped(tty: Tty) -> None:
     os.write(tty.keys, b"unread\n")
     drop_typed(tty.stream)

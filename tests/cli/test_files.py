@@ -26,11 +26,11 @@ async def test_files_go_into_a_session_and_come_back(tmp_path: Path) -> None:
         await desk.ok("files", "archive", session, "-o", str(archive))
         with zipfile.ZipFile(archive) as unpacked:
             assert unpacked.read("deep/er/b") == BODY
-        assert "is deleted" in await desk.ok("files", "rm", session, "deep/er/b", "--yes")
+        assert "is deleted" in await desk.ok("files", "delete", session, "deep/er/b", "--yes")
         for output in ([], ["-o", str(tmp_path / "none")]):
             gone = await desk.avm("files", "get", session, "deep/er/b", *output)
             assert (gone.code, gone.out, "file_not_found" in gone.err) == (5, "", True)
         for path in ("..", "../x", "a/./b"):
-            bad = await desk.avm("files", "rm", session, path, "--yes")
+            bad = await desk.avm("files", "delete", session, path, "--yes")
             assert bad.code != 0
         assert "data $(x).bin" in await desk.ok("files", "list", session)

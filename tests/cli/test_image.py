@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from tests.cli.desk import open_desk
 
@@ -67,3 +69,26 @@ async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code
         done = await desk.avm("image", *arguments)
         assert (done.code, done.out) == (code, "")
         assert done.err.strip()
+
+
+async def test_an_image_has_an_answer_of_a_schema_and_a_key_where_its_provider_takes_one(tmp_path: Path) -> None:
+    schema = tmp_path / "tea.json"
+    schema.write_text('{"type": "object"}')
+    async with open_desk() as desk:
+        made = await desk.record("image", "create", "Seller", "--model", "scripted/x", "--schema", str(schema))
+        assert made["image"]["config"]["output"] == {"name": "tea", "schema": {"type": "object"}}
+        refused = await desk.avm("image", "key", "Seller", given="sk-of-mine\n")
+        assert (refused.code, "llm.providers.scripted.ownKeys" in refused.err) == (4, True)
+        assert "sk-of-mine" not in refused.out + refused.err
+        assert "The key is removed" in await desk.ok("image", "key", "Seller", "--remove")
+        assert (await desk.avm("image", "key", "Seller", given="")).code == 2
+
+
+async def test_an_image_is_built_with_a_key_that_the_server_does_not_have() -> None:
+    async with open_desk() as desk:
+        create = ("image", "create", "Seller", "--model", "anthropic/claude-x")
+        assert "driver_not_found" in (await desk.avm(*create)).err
+        done = await desk.avm(*create, "--own-key", given="sk-of-mine\n")
+        assert (done.code, "sk-of-mine" in done.out + done.err) == (0, False)
+        assert (await desk.record("image", "show", "Seller"))["config"]["ownKey"]
+        assert (await desk.avm(*create, "--own-key", given="")).code == 2

@@ -14,6 +14,8 @@ async def test_an_image_is_saved_loaded_and_tagged(tmp_path: Path) -> None:
         assert (loaded["image"]["name"], loaded["image"]["digest"]) == ("Copy", made["image"]["digest"])
         assert "Copy" in await other.ok("image", "load", str(file), "--name", "Copy 2")
         assert "image:stable means" in await other.ok("image", "tag", "Copy", "stable")
+        assert (await other.record("image", "show", "image:stable"))["tags"] == ["stable"]
+        assert (await other.avm("image", "show", "image:none")).code == 5
         assert "is removed" in await other.ok("image", "tag", "Copy", "stable", "--remove")
         file.write_bytes(file.read_bytes()[:-9])
         assert (await other.avm("image", "load", str(file))).code == 1
@@ -26,7 +28,8 @@ async def test_an_image_is_pushed_to_another_server_and_pulled_back() -> None:
         key = {"AVM_OTHER_KEY": other.operator}
         pushed = await desk.avm("image", "push", "Seller", "--to", other.server.url, "--name", "Pushed", variables=key)
         assert (pushed.code, "Pushed" in pushed.out) == (0, True)
-        pulled = await desk.avm("image", "pull", "Pushed", "--from", other.server.url, "--name", "Pulled", variables=key)
+        assert "image:stable" in await other.ok("image", "tag", "Pushed", "stable")
+        pulled = await desk.avm("image", "pull", "image:stable", "--from", other.server.url, "--name", "Pulled", variables=key)
         assert (pulled.code, "Pulled" in pulled.out) == (0, True)
         assert sorted(one["name"] for one in await desk.record("image", "list")) == ["Pulled", "Seller"]
         assert (await desk.avm("image", "push", "Seller", "--to", "nobody")).code == 2

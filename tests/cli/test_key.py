@@ -68,10 +68,10 @@ async def test_the_holder_of_a_revoked_key_is_told_so() -> None:
         (("create", "x", "--expires", "soon"), 2, "30d"),
         (("create", "x", "--permission", "sessions:raed"), 1, "sessions:read"),
         (("create", "x", "--expires", "2001-01-01"), 1, "expiresAt is in the past"),
-        (("create", "x", "--user", "nobody"), 5, "no such user"),
-        (("rotate", "nothing"), 5, "no such key"),
+        (("create", "x", "--user", "nobody"), 5, "User not found"),
+        (("rotate", "nothing"), 5, "Key not found: nothing"),
         (("rotate", "nothing", "--grace", "1"), 2, "12h"),
-        (("revoke", "nothing", "--yes"), 5, "no such key (not_found"),
+        (("revoke", "nothing", "--yes"), 5, "Key not found: nothing (not_found"),
     ],
 )
 async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code: int, said: str) -> None:

@@ -10,4 +10,4 @@ async def test_connections_are_listed_and_ended() -> None:
         unknown = await desk.avm("mcp", "list", "--user", "nobody")
         assert (unknown.code, "User not found: nobody" in unknown.err) == (5, True)
         refused = await desk.avm("mcp", "disconnect", URL, "--yes")
-        assert (refused.code, "There is no connection to https://mcp.example/mcp" in refused.err) == (5, True)
+        assert (refused.code, "MCP connection not found: https://mcp.example/mcp" in refused.err) == (5, True)

@@ -16,7 +16,7 @@ async def test_memories_are_added_edited_carried_over_and_deleted(tmp_path: Path
         assert "1 memories imported" in await desk.ok("memory", "import", str(file), "--container", "shared")
         (again,) = await desk.record("memory", "list", "--container", "shared")
         assert (again["memoryId"], again["text"], again["pinned"]) == (made["memoryId"], "Likes coffee", True)
-        assert (await desk.avm("memory", "keep", "mem_none", "--container", "shared")).code == 1
+        assert (await desk.avm("memory", "accept", "mem_none", "--container", "shared")).code == 1
         file.write_text("no memory\n")
         refused = await desk.avm("memory", "import", str(file), "--container", "shared")
         assert (refused.code, "notes.jsonl:1" in refused.err) == (1, True)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agentvm.cli.main import run
-from agentvm.cli.model import is_whole
+from agentvm.cli.model import is_complete
 from agentvm.drivers.model_catalog import CATALOG
 
 GGUF = b"GGUF and the rest"
@@ -31,9 +31,18 @@ def test_a_file_is_installed_and_listed(models: Path, weights: Path, capsys: pyt
     assert capsys.readouterr().out.startswith("local/tiny  0 MB  ")
 
 
+def test_a_model_is_deleted_by_its_name(models: Path, weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["model", "pull", str(weights)])
+    assert run(["model", "delete", "local/tiny", "--yes"]) == 0
+    assert [*models.iterdir()] == []
+    assert run(["model", "delete", "../tiny", "--yes"]) == 5
+    assert "There is no model ../tiny" in capsys.readouterr().err
+    assert weights.exists()
+
+
 def test_a_file_can_be_installed_under_another_name(models: Path, weights: Path) -> None:
     assert run(["model", "pull", str(weights), "--name", "smollm2-135m"]) == 0
-    assert not is_whole(models / "smollm2-135m.gguf", CATALOG["smollm2-135m"])
+    assert not is_complete(models / "smollm2-135m.gguf", CATALOG["smollm2-135m"])
 
 
 def test_an_empty_list_says_what_to_do(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

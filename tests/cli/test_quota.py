@@ -1,8 +1,10 @@
 import click
 import pytest
+from click.testing import CliRunner
 from tests.cli.desk import open_desk
 
-from agentvm.cli.quota import read_limit
+from agentvm.cli.quota import quota, read_limit
+from agentvm.model.account import METRICS
 
 
 async def test_a_limit_is_set_shown_and_removed() -> None:
@@ -16,13 +18,13 @@ async def test_a_limit_is_set_shown_and_removed() -> None:
         assert {"budget_per_month", "tokens_per_day", "connections"} <= {item["metric"] for item in listed}
         own = [item for item in await desk.record("quota", "list", "--user", "alice") if item["source"] == "user"]
         assert [item["hard"] for item in own] == [1000]
-        assert await desk.ok("quota", "remove", "tokens_per_day", "--user", "alice", "--yes")
+        assert await desk.ok("quota", "delete", "tokens_per_day", "--user", "alice", "--yes")
         left = await desk.record("quota", "list", "--user", "alice")
         assert {item["source"] for item in left} == {"plan"}
         await desk.ok("quota", "set", "tokens_per_day", "--hard", "500", "--each-user")
         (each,) = [item for item in await desk.record("quota", "list", "--user", "alice") if item["metric"] == "tokens_per_day"]
         assert (each["hard"], each["source"]) == (500, "eachUser")
-        assert await desk.ok("quota", "remove", "tokens_per_day", "--each-user", "--yes")
+        assert await desk.ok("quota", "delete", "tokens_per_day", "--each-user", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ async def test_a_limit_is_set_shown_and_removed() -> None:
         (("set", "tokens_per_day", "--hard", "many"), 2),
         (("set", "tokens_per_day", "--hard", "1", "--soft", "2"), 1),
         (("set", "tokens_per_day", "--hard", "1", "--user", "nobody"), 5),
-        (("remove", "tokens_per_day", "--yes"), 5),
+        (("delete", "tokens_per_day", "--yes"), 5),
     ],
 )
 async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code: int) -> None:
@@ -54,3 +56,10 @@ def test_a_limit_is_a_number_and_for_money_dollars() -> None:
     ):
         with pytest.raises(click.BadParameter):
             read_limit(metric, text, "--hard")
+
+
+@pytest.mark.parametrize("command", ["set", "delete"])
+def test_the_help_lists_the_metrics_below_a_short_usage(command: str) -> None:
+    text = CliRunner().invoke(quota, [command, "--help"]).stdout
+    assert text.splitlines()[0].endswith(f"{command} [OPTIONS] METRIC")
+    assert [metric for metric in METRICS if metric not in text] == []

@@ -56,6 +56,13 @@ def test_a_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert not screen.failed
 
 
+def test_the_passages_that_an_answer_cites_are_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    cite = "resource://knowledge/docs@1.0.0#" + 190 * "a" + ":0-61"
+    said: dict[str, object] = {"content": "Seven days [1].", "citations": [{"n": 1, "cite": cite}]}
+    show(Screen(live=False), ("text_delta", {"text": "Seven days [1]."}), ("assistant_message", said), end())
+    assert capsys.readouterr() == ("Seven days [1].\n", f"[1] {cite}\n(3 tokens in, 2 out · 1.2 s · m)\n")
+
+
 def test_a_failed_turn_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen(live=False)
     show(screen, ("error_occurred", {"message": "overloaded"}), end(usage={}, model=None))

@@ -14,8 +14,8 @@ async def test_a_secret_comes_from_the_input_and_is_never_shown() -> None:
         assert "s3cret" not in await desk.ok("secret", "list")
         (one,) = await desk.record("secret", "list")
         assert one["name"] == "A_KEY"
-        await desk.ok("secret", "remove", "A_KEY", "--yes")
-        assert "not_found" in (await desk.avm("secret", "remove", "A_KEY", "--yes")).err
+        await desk.ok("secret", "delete", "A_KEY", "--yes")
+        assert "not_found" in (await desk.avm("secret", "delete", "A_KEY", "--yes")).err
 
 
 async def test_a_secret_is_granted_to_a_tool_listed_and_revoked() -> None:

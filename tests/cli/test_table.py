@@ -32,6 +32,11 @@ def test_a_record_has_a_line_for_each_member_that_there_is(capsys: pytest.Captur
     assert capsys.readouterr().out == "名    x\nWhen  1970-01-01 00:00\nPaid  $1.50\nAll   a b\n"
 
 
+def test_further_lines_of_a_text_cannot_be_taken_for_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    Show().record({"text": "a\nName  b\x1b\n", "name": "x"}, {"Text": "text", "Name": "name"})
+    assert capsys.readouterr().out == "Text  a\n      Name  b\\x1b\nName  x\n"
+
+
 def test_json_is_what_the_server_said(capsys: pytest.CaptureFixture[str]) -> None:
     Show(as_json=True).record({"name": "爱丽丝"}, {"Name": "name"})
     assert capsys.readouterr().out == '{\n  "name": "爱丽丝"\n}\n'

@@ -56,7 +56,7 @@ async def test_a_quota_stops_its_user_and_nobody_else(tmp_path: Path) -> None:
         assert code == 1
         assert "Daily token limit: " in said
         assert (await chat(desk, tmp_path, keys["bob"], "hello"))[0] == 0
-        await desk.ok("quota", "remove", "tokens_per_day", "--user", "alice", "--yes", "--tenant", "acme")
+        await desk.ok("quota", "delete", "tokens_per_day", "--user", "alice", "--yes", "--tenant", "acme")
         assert (await chat(desk, tmp_path, keys["alice"], "hello"))[0] == 0
 
 

@@ -41,7 +41,7 @@ async def test_what_cannot_be_done_is_explained() -> None:
     async with open_desk() as desk:
         assert (await desk.avm("user", "create", "x", "--role", "king")).code == 2
         assert (await desk.avm("user", "update", "x")).code == 2
-        assert "no such user (not_found" in (await desk.avm("user", "show", "nobody")).err
+        assert "User not found: nobody (not_found" in (await desk.avm("user", "show", "nobody")).err
         await desk.ok("user", "create", "alice")
         assert "conflict" in (await desk.avm("user", "create", "alice")).err
 

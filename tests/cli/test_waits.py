@@ -47,7 +47,7 @@ async def test_what_waits_is_listed_shown_and_approved() -> None:
         assert '{"n": 1}' in listed
         shown = await desk.ok("answer", wait_id, "show")
         assert "default rule 1: destructive" in shown
-        assert "The turn goes on." in await desk.ok("answer", wait_id, "approve")
+        assert "The turn continues." in await desk.ok("answer", wait_id, "approve")
         with anyio.fail_after(60):
             await ended.wait()
         assert struck == [1]

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -65,6 +65,7 @@ from agentvm.operations.table import command_name
 from agentvm.protocol.link import ChannelState, EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, AttachmentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.requests import Reply, Request
+from agentvm.runtime.observer import Observer
 
 R = TypeVar("R", bound=Reply)
 
@@ -96,7 +97,7 @@ class FakeLink:
     def __init__(self, *replies: Reply, events: Sequence[WireEvent] = ()) -> None:
         self.replies = list(replies)
         self.asked: list[Request[Any]] = []
-        self.handlers: list[tuple[str, EventHandler]] = []
+        self.observer = Observer()
         self._events = events
 
     @property
@@ -114,9 +115,10 @@ class FakeLink:
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
         return WireEvent(type=kind, data=data)
 
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
-        self.handlers.append((kind, handler))
-        return lambda: None
+    async def send(self, frame: Mapping[str, object]) -> None: ...
+
+    def on(self, kind: str | EventHandler, handler: EventHandler | None = None) -> Unsubscribe:
+        return self.observer.on(kind, handler)
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
         return self._open_events()
@@ -294,9 +296,15 @@ async def test_the_wires_own_words_work_too() -> None:
     view = RuntimeView(link := FakeLink())
     response = await view.request("container_list_request")
     assert (response.type, response.data) == ("container_list_request", {})
-    view.on("text_delta", lambda event: None)()
-    view.on(lambda event: None)()
-    assert [kind for kind, _ in link.handlers] == ["text_delta", "*"]
+    heard: list[str] = []
+    for way in (view, view.channel):
+        stops = [way.on("text_delta", lambda event: heard.append("one")), way.on(lambda event: heard.append(event.type))]
+        for kind in ("text_delta", "turn_response"):
+            link.observer.react(WireEvent(type=kind))
+        for stop in stops:
+            stop()
+    link.observer.react(WireEvent(type="text_delta"))
+    assert heard == ["one", "text_delta", "turn_response"] * 2
     with pytest.raises(TypeError, match="handler"):
         view.on("text_delta")  # type: ignore[call-overload]
 
@@ -365,3 +373,14 @@ async def test_any_command_is_asked_as_its_type() -> None:
     request = AttachmentGet(container_id="c", attachment="attachment:sha256:0")
     assert (await RuntimeView(link).ask(request)).record == ATTACHMENT
     assert link.asked == [request]
+
+
+async def test_a_session_without_an_image_is_one_of_a_new_image_of_the_default_definition() -> None:
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY))
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
+        session = await agentx.runtime.sessions.create(title="Trip")
+        image = await agentx.images.get(session.record.image_id)
+        assert image is not None
+        assert (session.record.title, image.container_id, image.definition_name) == ("Trip", "default", "default")
+        agent = await session.resume()
+        assert [event async for event in agent.stream("hi")][-1].type == "turn_response"

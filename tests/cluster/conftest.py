@@ -30,8 +30,11 @@ class Gate:
     """
 
     opened: anyio.Event = field(default_factory=anyio.Event)
+    asked: list[Prompt] = field(default_factory=list)
+    """What the models of all nodes were told."""
 
     def script(self, prompt: Prompt) -> list[ScriptStep]:
+        self.asked.append(prompt)
         text = last_user_text(prompt)
         if text.startswith("delete"):
             return tool_calls(("call_1", "delete", {"name": text}))
@@ -57,13 +60,13 @@ def gate() -> Gate:
 
 
 @pytest.fixture
-def open_node(database_url: str, gate: Gate) -> OpenNode:
+def open_node(shipped_url: str, gate: Gate) -> OpenNode:
     """Opens a node of that name. Its lease is long: machines are busy, and nobody dies here."""
 
     @asynccontextmanager
     async def opened(name: str, nats: str | None = None) -> AsyncIterator[AgentVM]:
         config = ServerConfig(
-            system=SystemSettings(data_dir=":memory:", database=Secret(database_url), server_key=Secret("ab" * 32)),
+            system=SystemSettings(data_dir=":memory:", database=Secret(shipped_url), server_key=Secret("ab" * 32)),
             sessions=SessionSettings(titles="off"),
             cluster=ClusterSettings(
                 enabled="on", name=name, lease_seconds=LEASE_SECONDS, nats=None if nats is None else Secret(nats)

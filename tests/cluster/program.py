@@ -12,6 +12,7 @@ from agentvm.drivers.base import ModelOutput, Prompt
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply
 from agentvm.model.cluster_settings import ClusterSettings
 from agentvm.model.secret import Secret
+from agentvm.model.tool_settings import ToolNetwork, ToolSettings
 
 SERVER_KEY = "ab" * 32
 WORDS = 60
@@ -54,6 +55,7 @@ async def main(port: str, data_dir: str, database: str, name: str, pace_seconds:
             shutdown_seconds=0.0,
         ),
         sessions=SessionSettings(titles="off"),
+        tools=ToolSettings(network=ToolNetwork(allow=("127.0.0.0/8",))),
         cluster=ClusterSettings(enabled="on", name=name, lease_seconds=LEASE_SECONDS),
     )
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:

@@ -7,7 +7,7 @@ import anyio
 
 from agentvm.model.image import ImageConfig
 from agentvm.operations.context import context_of
-from agentvm.operations.dispatch import carry_out
+from agentvm.operations.dispatch import execute
 from agentvm.operations.image_build import ImageCreate
 from agentvm.operations.message import MessageSend, MessageSendReply
 from agentvm.protocol.requests import R_co, Request
@@ -27,7 +27,7 @@ class Talker:
 
     async def ask(self, request: Request[R_co]) -> R_co:
         with anyio.fail_after(WAIT), context_of(self.peer) as context:
-            reply = await carry_out(context, request)
+            reply = await execute(context, request)
             context.finish()
             return reply
 

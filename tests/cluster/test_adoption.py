@@ -11,6 +11,7 @@ import httpx2
 import psycopg
 import pytest
 from tests.cluster.program import text_of
+from tests.faults.invariants import Frame
 from tests.faults.process import Server, open_server, read_log, until
 from tests.provision.postgres import Postgres
 
@@ -55,8 +56,17 @@ async def all_ended(url: str) -> None:
 
 async def check(url: str, other: Server, sent: list[dict[str, Any]]) -> None:
     """Each turn has ended once with the whole answer, its events have consecutive numbers, and no call is billed twice."""
+    logs: dict[str, list[Frame]] = {}
+
+    async def read(session_id: str) -> None:
+        logs[session_id] = await read_log(other.url, session_id)
+
+    # At the same time: each waits until no other node can have more.
+    async with anyio.create_task_group() as tasks:
+        for each in sent:
+            tasks.start_soon(read, each["sessionId"])
     for each in sent:
-        events = await read_log(other.url, each["sessionId"])
+        events = logs[each["sessionId"]]
         assert [int(event["cursor"]) for event in events] == list(range(1, len(events) + 1))
         ends = [event for event in events if event["type"] == "turn_response"]
         assert [end["data"]["turnId"] for end in ends] == [each["turnId"]]
@@ -73,8 +83,9 @@ async def begin(server: Server) -> list[dict[str, Any]]:
 
 
 async def deltas_flow(url: str) -> None:
-    """Returns in the middle of the answers."""
+    """Returns in the middle of the answers: the model has been asked for each."""
     with anyio.fail_after(60):
+        await until(lambda: rows(url, "SELECT count(*) FROM asked") == [(SESSIONS,)])
         await until(lambda: rows(url, "SELECT count(*) FROM journal")[0][0] > 8)
 
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import anyio
+import msgspec
+import pytest
 
-from agentvm.cluster.bus import ALL, Bus, Hear, Hearing, Here, Noticed
+from agentvm.cluster.bus import ALL, Bus, Hearing, Here, Noticed, OnPayload
 from agentvm.cluster.membership import Membership
 from agentvm.storage.sql.nodes import NodeStore
 
@@ -26,7 +28,7 @@ class WiredBus:
     disturbed: int = 0
     is_up: bool = True
     connected: Callable[[], None] = lambda: None
-    topics: dict[str, Hear] = field(default_factory=dict)
+    topics: dict[str, OnPayload] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.wire.buses.append(self)
@@ -37,7 +39,7 @@ class WiredBus:
                 other.topics[topic](body)
         return self.is_up
 
-    def listen(self, topic: str, hear: Hear) -> None:
+    def listen(self, topic: str, hear: OnPayload) -> None:
         self.topics[topic] = hear
 
     def unlisten(self, topic: str) -> None:
@@ -94,3 +96,32 @@ async def test_a_shout_of_notices_is_passed_on_and_nonsense_is_not() -> None:
     b.shout(Noticed(2))
     wire.buses[1].publish(ALL, b"nonsense")
     assert heard == ["noticed"]
+
+
+class Moments:
+    """A clock that is set by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("agentvm.cluster.bus.anyio.current_time", lambda: self.now)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "seconds", "losses"),
+    [
+        pytest.param((1, 2, 3), 0.5, 0, id="all of them come"),
+        pytest.param((1, 2, 4, 5), 0.5, 1, id="one is lost"),
+        pytest.param((1, 2, 3), 1.5, 2, id="each comes late"),
+        pytest.param((0, 0, 0), 1.5, 0, id="an older version does not count them"),
+    ],
+)
+async def test_beats_that_are_missing_or_late_show_that_more_may_be_lost(
+    numbers: tuple[int, ...], seconds: float, losses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire, moments = Wire(), Moments(monkeypatch)
+    a = hearing(wire, 1)
+    before = a.bus.disturbed
+    for number in numbers:
+        WiredBus(wire).publish(ALL, msgspec.msgpack.encode(Here(2, number=number)))
+        moments.now += seconds
+    assert a.bus.disturbed - before == losses

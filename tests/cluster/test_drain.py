@@ -10,7 +10,7 @@ from agentvm.cluster.membership import BEAT_FACTOR
 from agentvm.errors import NotFound
 from agentvm.operations.cluster import DrainedNode, DrainNode
 from agentvm.operations.context import context_of
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.table import BY_NAME
 from agentvm.server.serving import Listener
 from agentvm.vm import AgentVM
@@ -37,7 +37,7 @@ async def test_turns_of_a_node_that_is_drained_go_on_before_the_next_beat(nodes:
 
 async def drain(asked: AgentVM, request: DrainNode) -> DrainedNode:
     with anyio.fail_after(60), context_of(Talker(asked).peer) as context:
-        drained: DrainedNode = await carry_out(BY_NAME["cluster.drain"], context, request)
+        drained: DrainedNode = await execute(BY_NAME["cluster.drain"], context, request)
         context.finish()
         return drained
 

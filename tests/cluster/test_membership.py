@@ -99,12 +99,26 @@ async def test_a_node_whose_database_went_back_in_time_ends() -> None:
 
 @pytest.mark.parametrize(("clock", "says"), [(1_000, None), (5_000, None), (40_000, "39 s")])
 async def test_a_clock_that_is_far_off_makes_the_node_not_ready(clock: int, says: str | None) -> None:
-    membership = member(nodes := FakeNodes(), clock)
+    membership = Membership(cast(NodeStore, FakeNodes()), lease_seconds=600, clock=lambda: clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(membership.run)
-        await until(lambda: nodes.beats == 2)
+        with anyio.fail_after(60):
+            await membership.wait_beat()
         tasks.cancel_scope.cancel()
     assert (says is None and membership.hindrance is None) or (says is not None and says in str(membership.hindrance))
+
+
+async def test_a_node_that_the_database_takes_nothing_from_for_a_lease_takes_no_new_work_until_it_does() -> None:
+    nodes = FakeNodes()
+    membership = member(nodes)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(membership.run)
+        await until(lambda: nodes.beats == 1)
+        nodes.fails = 1_000_000
+        await until(lambda: "has taken nothing" in str(membership.hindrance))
+        nodes.fails = 0
+        await until(lambda: membership.hindrance is None)
+        tasks.cancel_scope.cancel()
 
 
 async def test_one_node_does_what_is_done_for_all_and_another_follows_when_it_ends() -> None:
@@ -124,4 +138,18 @@ async def test_one_node_does_what_is_done_for_all_and_another_follows_when_it_en
         membership.note_beat()
         with anyio.fail_after(60):
             await began.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_node_that_was_frozen_learns_that_it_is_dead_before_it_answers() -> None:
+    nodes = FakeNodes(fails=1)
+    membership = member(nodes)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(membership.run)
+        with anyio.fail_after(60):
+            await membership.confirm()
+            assert nodes.beats > 1
+            nodes.dead = True
+            with pytest.raises(NodeFenced):
+                await membership.confirm()
         tasks.cancel_scope.cancel()

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from time import perf_counter
+from functools import partial
 
 import anyio
 import pytest
@@ -13,14 +13,18 @@ from tests.faults.process import until
 from tests.provision.nats import Nats
 
 from agentvm.cluster import notices
+from agentvm.cluster.membership import Membership
 from agentvm.errors import SessionQuarantined, StoreFailed
 from agentvm.model.account import Tenant, User
 from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.secret import Secret
 from agentvm.model.setting import ChangeRequest
 from agentvm.model.webhook import Webhook, WebhookId
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.runtime.channel import Channel
 from agentvm.storage.sql.notices import ClusterNotice
+from agentvm.tenants.own_keys import secret_name
 from agentvm.vm import OPEN_ACCESS, AgentVM
 
 ACME, ALICE = TenantId("acme"), UserId("alice")
@@ -100,12 +104,12 @@ async def test_a_suspended_user_and_a_suspended_tenant_are_cut_off_on_another_no
     alice, colleague = [b.attach(Principal(tenant_id=ACME, user_id=user)).channel for user in (ALICE, UserId("bob"))]
     user = await a.store.accounts(ACME).users.get(ALICE)
     assert user is not None
-    await a.tenancy.people.update_user(replace(user, status="suspended"))
+    await a.tenancy.people.change_user(user.tenant_id, user.user_id, partial(replace, status="suspended"))
     assert await closed(b, alice) == 4403
     assert colleague.closing is None
     tenant = await a.store.directory.get_tenant(ACME)
     assert tenant is not None
-    await a.tenancy.people.update_tenant(replace(tenant, status="suspended"))
+    await a.tenancy.people.change_tenant(tenant.tenant_id, partial(replace, status="suspended"))
     assert await closed(b, colleague) == 4403
 
 
@@ -115,7 +119,7 @@ async def test_who_connects_after_the_change_stays(pair: Nodes) -> None:
     before.opened_at -= 1_000
     user = await a.store.accounts(ACME).users.get(ALICE)
     assert user is not None
-    await a.store.accounts(ACME).users.update(replace(user, role="viewer"))
+    await a.store.accounts(ACME).users.change(user.user_id, partial(replace, role="viewer"))
     after = b.attach(Principal(tenant_id=ACME, user_id=ALICE)).channel
     after.opened_at += 1_000
     a.tenancy.access.end(ACME, lambda _: False)
@@ -177,22 +181,39 @@ async def test_the_first_webhook_of_a_tenant_and_a_session_that_is_set_aside_are
     await known(b, lambda: len(b.runtime.quarantine) == 0, beats=True)
 
 
-async def test_a_revoked_key_closes_its_connections_on_three_nodes_within_fifty_milliseconds(
-    open_node: OpenNode, nats: Nats
+async def test_a_revoked_key_closes_its_connections_on_three_nodes_without_a_beat(
+    open_node: OpenNode, nats: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(open_node(name, nats.url)) for name in "abc"]
         await both_hear(*nodes)
-        took: list[float] = []
-        for _ in range(3):
-            key, _ = await nodes[0].tenancy.access.issue(OPERATOR.tenant_id, name="one", granter=OPERATOR)
-            who = Principal(tenant_id=OPERATOR.tenant_id, key_id=key.key_id)
-            channels = [node.attach(who).channel for node in nodes for _ in range(3)]
-            await nodes[0].tenancy.access.revoke(OPERATOR.tenant_id, key.key_id)
-            began = perf_counter()
-            with anyio.fail_after(60):
-                for channel in channels:
-                    await until(lambda channel=channel: channel.closing is not None)  # type: ignore[misc]
-            took.append(perf_counter() - began)
-        # The best of three: other programs use the machine as well.
-        assert min(took) < 0.05
+        # Nothing is read at a beat any more: `bench.cluster` measures how soon the bus tells it.
+        monkeypatch.setattr(Membership, "note_beat", lambda self: None)
+        key, _ = await nodes[0].tenancy.access.issue(OPERATOR.tenant_id, name="one", granter=OPERATOR)
+        who = Principal(tenant_id=OPERATOR.tenant_id, key_id=key.key_id)
+        channels = [node.attach(who).channel for node in nodes for _ in range(3)]
+        await nodes[0].tenancy.access.revoke(OPERATOR.tenant_id, key.key_id)
+        with anyio.fail_after(60):
+            await until(lambda: all(channel.closing is not None for channel in channels))
+
+
+async def test_a_provider_key_that_is_removed_and_a_resource_that_is_published_are_known_soon(
+    nodes: tuple[AgentVM, AgentVM],
+) -> None:
+    a, b = nodes
+    author, uri = Author(tenant_id=OPEN_ACCESS.tenant_id, actor="root", may_publish=True), "resource://prompts/hello"
+    tenant_id, key = author.tenant_id, secret_name("openai")
+    await a.tenancy.vault.put(tenant_id, key, Secret("sk-1"))
+    draft = NewVersion(type="prompts", name="hello", content={"text": "one"})
+    made = await a.resources.registry.register(author, draft)
+    assert await b.tenancy.own_keys.has(tenant_id, "openai/some")
+    assert "one" in str(await b.resources.resolver.resolve(tenant_id, uri))
+    await a.resources.registry.revise(author, made.resource.resource_id, VersionChange(content={"text": "two"}))
+    await a.tenancy.vault.remove(tenant_id, key)
+    # Far less than what a server alone remembers them for.
+    with anyio.fail_after(4):
+        while "two" not in str(await b.resources.resolver.resolve(tenant_id, uri)):  # noqa: ASYNC110  # nothing tells
+            await anyio.sleep(0.05)
+    with anyio.fail_after(10):
+        while await b.tenancy.own_keys.has(tenant_id, "openai/some"):  # noqa: ASYNC110  # as above
+            await anyio.sleep(0.05)

@@ -1,5 +1,6 @@
 """Whoever listens on one node hears what another node does, in order and without gaps, whenever they come."""
 
+from io import BytesIO
 from typing import Any
 
 import anyio
@@ -8,6 +9,11 @@ from tests.cluster.conftest import Gate
 from tests.cluster.talking import Talker
 from tests.faults.process import until
 
+from agentvm.cluster.relay import EventRelay
+from agentvm.errors.cluster import FENCED, NodeFenced, SessionMoved
+from agentvm.model.ids import SessionId
+from agentvm.operations.context import HttpDetails, context_of
+from agentvm.operations.file import FRAME_MAX_BYTES, FileDelete, FileList, FilePut, FileWrite, put
 from agentvm.storage.base import Committed
 from agentvm.vm import AgentVM
 
@@ -44,6 +50,29 @@ async def test_one_who_comes_in_the_middle_of_a_turn_hears_what_was_told_before_
     await late.until("turn_response")
     assert late.cursors() == a.cursors()
     assert b.cursors() == a.cursors()[-len(b.heard) :]
+
+
+async def test_one_who_comes_while_a_message_of_the_turn_cannot_be_found_hears_it_later(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+
+    async def decode(*_: object) -> None:
+        raise KeyError("msg_gone")
+
+    with monkeypatch.context() as gone:
+        gone.setattr(EventRelay, "_decode", decode)
+        container_id = b.peer.workspace.container_id("home")
+        missed = await nodes[1].runtime.replay.read(b.peer.tenant_id, container_id, session_id, 0)  # type: ignore[arg-type]
+        assert missed.events == []
+    b.listen(session_id, after=0)
+    gate.opened.set()
+    await a.until("turn_response")
+    await b.until("turn_response")
+    assert b.cursors() == a.cursors()
 
 
 async def test_nodes_take_turns_in_one_session_and_each_goes_on_where_the_other_ended(
@@ -97,3 +126,48 @@ async def test_who_has_heard_more_elsewhere_waits_for_the_commit_whose_outcome_t
             assert log.committed < after
             unknown.set()
     await talker.until("turn_response")
+
+
+async def test_a_cursor_that_only_another_node_can_have_given_is_not_denied_before_this_one_knows_that_it_is_up(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, talker = nodes[0], Talker(nodes[0])
+    image_id, _ = await talker.create()
+    await talker.send(image_id, "hold it")
+    await talker.until("text_delta")
+    (log,) = node.runtime.journal.claimed()
+    where = (log.tenant_id, log.container_id, log.session_id)
+    with anyio.fail_after(60):
+        assert (await node.runtime.replay.read(*where, log.committed + 9)).lost
+
+    async def is_dead() -> None:
+        raise NodeFenced(FENCED)
+
+    monkeypatch.setattr(node.membership, "confirm", is_dead)
+    with anyio.fail_after(60), pytest.raises(NodeFenced):
+        await node.runtime.replay.read(*where, log.committed + 9)
+    gate.opened.set()
+    await talker.until("turn_response")
+
+
+async def test_files_are_written_and_deleted_in_a_session_whose_turn_runs_on_another_node(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = map(str, await a.create())
+    where = SessionId(session_id)
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    written = (await b.ask(FileWrite(session_id=where, path="small.txt", data=b"small"))).file
+    with context_of(b.peer) as context:
+        context.http = HttpDetails(file=BytesIO(b"uploaded"))
+        uploaded = (await put(context, FilePut(session_id=where, path="sent.txt"))).content
+        context.http = HttpDetails(file=BytesIO(b"x" * (FRAME_MAX_BYTES + 1)))
+        with pytest.raises(SessionMoved):
+            await put(context, FilePut(session_id=where, path="large.bin"))
+    assert [file.size for file in (written, uploaded)] == [5, 8]
+    await b.ask(FileDelete(session_id=where, path="small.txt"))
+    gate.opened.set()
+    await a.until("turn_response")
+    assert [file.path for file in (await b.ask(FileList(session_id=where))).files] == ["sent.txt"]
+    assert [event["type"] for event in a.heard if event["type"].startswith("file_")] == ["file_written"] * 2 + ["file_deleted"]

@@ -1,5 +1,7 @@
 """A token for a WebSocket opens one connection to any node, unless its rights have ended meanwhile."""
 
+from functools import partial
+
 import anyio
 import pytest
 from msgspec.structs import replace
@@ -60,7 +62,7 @@ async def test_a_token_has_no_more_rights_than_its_user_has_when_it_is_used(node
     assert by_key.may("tenants:admin")
     assert by_key.reaches("team")
     assert await b.tenancy.people.unbind(tenant_id, alice, ContainerId("team"))
-    assert await b.tenancy.people.update_user(replace(user, role="viewer"))
+    assert await b.tenancy.people.change_user(user.tenant_id, user.user_id, partial(replace, role="viewer"))
     narrowed, still = [await a.tenancy.access.authenticate(token) for token in tokens]
     assert not narrowed.may("tenants:admin")
     assert [(one.reaches("own"), one.reaches("team")) for one in (narrowed, still)] == [(True, False), (True, False)]

@@ -67,6 +67,26 @@ _REASONS: dict[str, dict[str, str]] = {
     "25": {TURN_FAILS: "message.send 6, message.send 7"},
     "28": {WHOLE: "image.messages 7"},
 }
+OTHER_ORDER: dict[str, str] = {
+    "05": "the message with a model of its own is refused",
+    "07": "T38: both calls of an answer come before the result of the first",
+    "10": "what was said before an error is one message, and the error is its end",
+    "28": "as 10",
+}
+"""Transcripts whose events come in another order, with the reason; of more than one connection, each hears its own part."""
+TELLS_MORE: dict[str, str] = {
+    "03": "a refused message is told by an error",
+    "08": "T37: the turn is told to its end",
+    "09": "T45: a turn that was stopped is told to its end",
+    "11": "every turn ends with a turn_response",
+    "12": QUEUED,
+    "13": "every turn ends with a turn_response",
+    "17": QUEUED,
+    "21": NO_ZOMBIE,
+    "22": "T12: an update does not end a running turn",
+    "25": "every turn ends with a turn_response",
+}
+"""Transcripts to whose events ours are added, with the reason."""
 NAMES = sorted(path.name for path in TRANSCRIPTS.glob("*.jsonl"))
 
 
@@ -86,12 +106,9 @@ async def test_a_recorded_client_is_answered(name: str) -> None:
         await playing.play(records)
     assert playing.problems == []
     assert playing.used == set(differing(name))
-
-
-@pytest.mark.parametrize("name", ["04-message-two-turns.jsonl", "06-tool-turn.jsonl"])
-async def test_the_events_of_a_turn_come_in_the_recorded_order(name: str) -> None:
-    records = load(name)
-    async with open_playing(records, differing(name)) as playing:
-        await playing.play(records)
-        ours = order_of(playing.clients["A"].types)
-    assert ours == order_of(record["event"] for record in records if "event" in record)
+    if len(playing.clients) == 1 and name[:2] not in OTHER_ORDER:
+        (ours,) = (order_of(client.types) for client in playing.clients.values())
+        told = iter(ours)
+        recorded = order_of(record["event"] for record in records if "event" in record)
+        assert [kind for kind in recorded if kind not in told] == [], "the recorded events in the recorded order"
+        assert len(ours) == len(recorded) or name[:2] in TELLS_MORE

@@ -3,6 +3,8 @@
 Money is in `tests.conformance.ledger`.
 """
 
+from functools import partial
+
 from msgspec import structs
 
 from agentvm.errors import Conflict, NotFound
@@ -54,7 +56,7 @@ async def check_two_tenants_share_neither_id_nor_slug(store: Store) -> None:
     await directory.add_tenant(tenant(RIVAL, "b"))
     assert await raises(Conflict, directory.add_tenant(tenant(ACME, "c")))
     assert await raises(Conflict, directory.add_tenant(tenant(TenantId("third"), "a")))
-    assert await raises(Conflict, directory.update_tenant(tenant(RIVAL, "a")))
+    assert await raises(Conflict, directory.change_tenant(RIVAL, partial(structs.replace, slug="a")))
     assert [each.slug for each in await directory.list_tenants()] == ["a", "b"]
     assert await directory.get_tenant(TenantId("third")) is None
 
@@ -72,11 +74,12 @@ async def check_a_tenant_is_changed_but_not_its_age(store: Store) -> None:
     await directory.add_tenant(tenant())
     await directory.add_tenant(tenant(RIVAL))
     changed = structs.replace(tenant(slug="new"), name="n", description="d", status="suspended", plan="p", updated_at=5)
-    assert await directory.update_tenant(structs.replace(changed, created_at=99)) is True
+    given = structs.replace(changed, created_at=99)
+    assert await directory.change_tenant(ACME, lambda _: given) == (tenant(), given)
     assert await directory.get_tenant(ACME) == changed
     assert await directory.find_tenant("acme") is None
     assert await directory.get_tenant(RIVAL) == tenant(RIVAL)
-    assert await directory.update_tenant(tenant(TenantId("gone"))) is False
+    assert await directory.change_tenant(TenantId("gone"), structs.replace) is None
 
 
 async def check_a_deleted_tenant_leaves_only_its_records_of_the_past(store: Store) -> None:
@@ -87,7 +90,7 @@ async def check_a_deleted_tenant_leaves_only_its_records_of_the_past(store: Stor
     assert await store.directory.get_tenant(ACME) is None
     assert await store.directory.find_tenant(ACME) is None
     assert await store.directory.list_tenants() == (tenant(RIVAL),)
-    assert await store.directory.update_tenant(tenant()) is False
+    assert await store.directory.change_tenant(ACME, structs.replace) is None
     assert await store.directory.find_key(KeyId("key of acme")) is None
     ours, theirs = store.accounts(ACME), store.accounts(RIVAL)
     assert (await ours.users.list(), await ours.users.bound(ALICE)) == ((), ())
@@ -122,9 +125,10 @@ async def check_a_user_comes_back_as_they_were(store: Store) -> None:
     assert await users.find("al") == full
     assert (await users.get(BOB), await users.find("bo")) == (None, None)
     changed = structs.replace(full, display_name=None, role="viewer", status="active", updated_at=3)
-    assert await users.update(structs.replace(changed, external_id="ignored", created_at=99)) is True
+    given = structs.replace(changed, external_id="ignored", created_at=99)
+    assert await users.change(ALICE, lambda _: given) == (full, given)
     assert await users.get(ALICE) == changed
-    assert await users.update(user(BOB)) is False
+    assert await users.change(UserId(BOB), structs.replace) is None
 
 
 async def check_two_users_of_a_tenant_share_neither_id_nor_name(store: Store) -> None:
@@ -195,17 +199,17 @@ async def check_a_key_ends_once_and_no_later(store: Store) -> None:
     keys = store.accounts(ACME).keys
     await keys.add(key("k1", now=1), b"d")
     for at, expires_at in ((50, 50), (40, 40), (60, 40)):
-        assert await keys.expire(KeyId("k1"), at) is True
+        assert await keys.rotate(KeyId("k1"), key(f"after {at}"), b"d", now=5, ends_at=at) is True
         assert await keys.get(KeyId("k1")) == structs.replace(key("k1"), expires_at=expires_at)
+        assert await keys.revoke(KeyId(f"after {at}"), 6) is True
     assert await store.directory.has_keys() is True
     for now in (7, 8):
         assert await keys.revoke(KeyId("k1"), now) is True
     ended = structs.replace(key("k1"), expires_at=40, revoked_at=7)
-    assert await keys.list() == (ended,)
+    assert await keys.get(KeyId("k1")) == ended
     assert await store.directory.find_key(KeyId("k1")) == (ended, b"d")
     assert await store.directory.has_keys() is False
     assert await keys.revoke(KeyId("gone"), 9) is False
-    assert await keys.expire(KeyId("gone"), 9) is False
 
 
 async def check_the_last_use_of_keys_only_moves_on(store: Store) -> None:
@@ -298,12 +302,12 @@ async def check_accounts_of_tenants_never_mix(store: Store) -> None:
     own_key, foreign_key = KeyId("key of acme"), KeyId("key of rival")
     assert await ours.keys.get(foreign_key) is None
     assert await ours.keys.revoke(foreign_key, 9) is False
-    assert await ours.keys.expire(foreign_key, 9) is False
+    assert await ours.keys.rotate(foreign_key, key("thief"), b"d", now=1, ends_at=9) is False
     await ours.keys.touch([(foreign_key, 9)])
     assert await raises(Conflict, ours.keys.add(key(foreign_key), b"stolen"))
     assert await store.directory.find_key(foreign_key) == (key(foreign_key, of=RIVAL, user_id=ALICE), b"rival")
     assert [each.key_id for each in await ours.keys.list(user_id=ALICE)] == [own_key]
-    await ours.users.update(structs.replace(user(of=RIVAL), display_name="ours"))
+    await ours.users.change(ALICE, partial(structs.replace, display_name="ours"))
     await ours.users.unbind(ALICE, HOME)
     await ours.quotas.remove("containers", ALICE)
     await ours.secrets.remove("s")

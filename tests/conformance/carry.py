@@ -13,7 +13,7 @@ from agentvm.model.memory import ContainerMemory, MemoryId
 from agentvm.model.message import Message, UserMessage
 from agentvm.model.schedule import Schedule, ScheduleId, Trigger, TriggerId
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said, SessionHere
+from agentvm.storage.carry import Attached, Carried, Continued, ExistingSession, Present, SessionContent
 from agentvm.storage.sql.attachments import read_all
 from agentvm.storage.sql.store import Store
 from tests.conformance.attachments import BODY, digest_of, referring
@@ -27,7 +27,7 @@ ENDED = turn("turn_1", outcome="completed", ended=2)
 def some() -> Iterator[Carried]:
     yield image()
     yield default_session(image())
-    yield Said(EVERY_KIND, (ENDED,))
+    yield SessionContent(EVERY_KIND, (ENDED,))
 
 
 async def check_moves(store: Store) -> None:
@@ -40,13 +40,13 @@ async def check_moves(store: Store) -> None:
     assert (page.messages, page.next) == (EVERY_KIND, None)
     assert await carrier.measure(HOME) == await carrier.measure(HOME, SESSION) > 100
     assert await carrier.measure(HOME, SessionId("nobody")) == await store.carrier(THEIRS).measure(HOME) == 0
-    assert await carrier.images_here([image().image_id, "free"]) == {image().image_id: HOME}
-    assert await store.carrier(THEIRS).images_here([image().image_id]) == {}
+    assert await carrier.existing_images([image().image_id, "free"]) == {image().image_id: HOME}
+    assert await store.carrier(THEIRS).existing_images([image().image_id]) == {}
     last = EVERY_KIND[-1].id
-    here = await carrier.sessions_here({SESSION: EVERY_KIND[1].id, "free": None})
-    assert here == {SESSION: SessionHere(HOME, image().image_id, len(EVERY_KIND), 1, last, False, False, 2)}
-    assert (await carrier.sessions_here({SESSION: None}))[SESSION].reached == 0
-    assert await store.carrier(THEIRS).sessions_here({SESSION: None}) == {}
+    here = await carrier.existing_sessions({SESSION: EVERY_KIND[1].id, "free": None})
+    assert here == {SESSION: ExistingSession(HOME, image().image_id, len(EVERY_KIND), 1, last, False, False, 2)}
+    assert (await carrier.existing_sessions({SESSION: None}))[SESSION].reached == 0
+    assert await store.carrier(THEIRS).existing_sessions({SESSION: None}) == {}
     assert (await store.carrier(THEIRS).history(HOME, SESSION)).last == 0
     found = await store.tenant(OURS).container(HOME).get_image(image().image_id)
     assert found == image()
@@ -62,7 +62,9 @@ async def check_pages(store: Store) -> None:
     running = turn("turn_2", at=9)
     of_running = said(700, turn_id=TurnId("turn_2"))
     carrier = store.carrier(OURS)
-    await carrier.add(lambda: iter((image(), default_session(image()), Said((*messages, of_running), (ENDED, running)))), 7)
+    await carrier.add(
+        lambda: iter((image(), default_session(image()), SessionContent((*messages, of_running), (ENDED, running)))), 7
+    )
     history = await carrier.history(HOME, SESSION)
     assert (history.turns, history.running) == ((ENDED,), frozenset({TurnId("turn_2")}))
     await store.tenant(OURS).container(HOME).log(SESSION).record(messages=[said(701)], now=9)
@@ -100,12 +102,12 @@ async def check_memories_and_schedules_come_along(store: Store) -> None:
         raise Conflict("the archive ends here")
 
     assert await raises(Conflict, store.carrier(OURS).add(failing, 7))
-    assert (await here(), await store.carrier(OURS).items_here(names)) == ((0, 0, 0), frozenset())
+    assert (await here(), await store.carrier(OURS).existing_items(names)) == ((0, 0, 0), frozenset())
     await store.carrier(OURS).add(lambda: iter((*some(), memory, schedule, trigger)), 7)
     assert await here() == (1, 1, 1)
     assert (await ours.schedules(None).get("sched_1"), await ours.triggers(None).get("trig_1")) == (schedule, trigger)
-    assert await store.carrier(OURS).items_here(names) == {(HOME, "mem_1"), (HOME, "sched_1"), (HOME, "trig_1")}
-    assert await store.carrier(THEIRS).items_here(names) == frozenset()
+    assert await store.carrier(OURS).existing_items(names) == {(HOME, "mem_1"), (HOME, "sched_1"), (HOME, "trig_1")}
+    assert await store.carrier(THEIRS).existing_items(names) == frozenset()
     await store.carrier(OURS).add(lambda: iter((memory,)), 8)
     assert await here() == (1, 1, 1)
 
@@ -117,8 +119,8 @@ async def check_files_come_along(store: Store) -> None:
     again = replace(file, body=None)
 
     def load() -> Iterator[Carried]:
-        yield from (image(), default_session(image()), file, Said((referring("m1", BODY),)))
-        yield from (elsewhere, default_session(elsewhere), again, Said((referring("m1", BODY),)))
+        yield from (image(), default_session(image()), file, SessionContent((referring("m1", BODY),)))
+        yield from (elsewhere, default_session(elsewhere), again, SessionContent((referring("m1", BODY),)))
 
     await store.carrier(OURS).add(load, 7)
     for name in (HOME, ContainerId("elsewhere")):
@@ -159,9 +161,9 @@ async def check_continues(store: Store) -> None:
         yield Present(renamed)
         yield Continued(default_session(image()), EVERY_KIND[-1].id)
         yield file
-        yield Said((new,), (ENDED, later))
+        yield SessionContent((new,), (ENDED, later))
         yield fresh
-        yield Said((new,))
+        yield SessionContent((new,))
 
     await carrier.add(load, 8)
     assert await home.list_messages(SESSION) == (*EVERY_KIND, new)

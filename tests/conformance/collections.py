@@ -1,6 +1,8 @@
 """Collection conformance — revisions, deletion that beats them, and indexes that grow, on every engine."""
 
 import io
+from array import array
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from agentvm.errors import Conflict, InvalidInput, NotFound, StoreFailed
 from agentvm.storage.attachments import CHUNK_BYTES
 from agentvm.storage.sql import collections
-from agentvm.storage.sql.knowledge import SLICE_CHUNKS_MAX
+from agentvm.storage.sql.knowledge import CANDIDATES_MAX, SLICE_CHUNKS_MAX
 from agentvm.storage.sql.store import Store
 from tests.conformance.knowledge import chunk, pieces
 from tests.conformance.store import ACME, RIVAL
@@ -107,6 +109,10 @@ async def check_a_search_sees_its_revision_alone(store: Store) -> None:
     claimed = await indexes.claim(index_key, 9)
     assert claimed is not None
     many = [chunk(f"tea {number}", "a", start=number) for number in range(2 * SLICE_CHUNKS_MAX)]
+    # Another tenant writes nothing into it, although it knows the numbers.
+    await store.collection_indexes(RIVAL).finish(index_key, claimed.document_key, many, "bad", 10)
+    assert await indexes.progress(index_key, 2) == (1, 1)
+    assert (await indexes.count(index_key), await store.collection_indexes(RIVAL).count(index_key)) == (1, 0)
     await indexes.finish(index_key, claimed.document_key, many, None, 10)
     knowledge = store.knowledge(ACME)
     old, new = await indexes.whole(index_key, 1), await indexes.whole(index_key, 2)
@@ -120,6 +126,27 @@ async def check_a_search_sees_its_revision_alone(store: Store) -> None:
     found = await books.get("books")
     assert found is not None
     assert found.oldest == 2
+
+
+async def check_many_revisions_of_one_document_hide_no_other(store: Store) -> None:
+    """More passages of earlier revisions fit a question than are looked at first."""
+    books, indexes = store.collections(ACME), store.collection_indexes(ACME)
+    await books.create("books", 1)
+    index_key = await indexes.ensure("books", FORM)
+    assert index_key is not None
+    vector = array("f", (1.0, 0.0)).tobytes()
+    await put(store, "daily", b"first")
+    claimed = await indexes.claim(index_key, 9)
+    assert claimed is not None
+    early = [replace(chunk("tea today", "daily", start=number), vector=vector) for number in range(3 * CANDIDATES_MAX)]
+    await indexes.finish(index_key, claimed.document_key, early, None, 10)
+    await put(store, "daily", b"second")
+    claimed = await indexes.claim(index_key, 9)
+    assert claimed is not None
+    await indexes.finish(index_key, claimed.document_key, [replace(chunk("tea now", "daily"), vector=vector)], None, 10)
+    knowledge, new = store.knowledge(ACME), await indexes.whole(index_key, 2)
+    assert [passage.text for _, passage in await knowledge.search(new, pieces("tea"), 1)] == ["tea now"]
+    assert [passage.text for _, passage in await knowledge.nearest(new, vector, 5)] == ["tea now"]
 
 
 async def check_a_collection_is_deleted_with_all_it_has(store: Store) -> None:

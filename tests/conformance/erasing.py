@@ -218,7 +218,7 @@ async def check_a_user_takes_what_is_theirs_alone(store: Store) -> None:
     await schedules.add(schedule("of-alice", OTHER, message="m", user_id=ALICE))
     ran = SourceRun(source_id="of-alice", client_key="k", due_at=1, at=1, state="skipped")
     await store.due_schedules.pass_over([(ACME, OTHER, ran)])
-    assert await accounts.users.alone_in(ALICE) == ("own", HOME)
+    assert await accounts.users.only_member_of(ALICE) == ("own", HOME)
     weighed = await store.erasing.weigh(ACME, user_id=ALICE)
     assert weighed is not None
     assert (weighed.containers, weighed.sessions, weighed.messages, weighed.attachments) == ((HOME,), 1, 3, 1)

@@ -4,7 +4,7 @@ from array import array
 
 from agentvm.model.knowledge import DocumentProblem, Passage
 from agentvm.model.resource import ResourceId, VersionId
-from agentvm.storage.sql.knowledge import SLICE_CHUNKS_MAX, IndexedChunk
+from agentvm.storage.sql.knowledge import CANDIDATES_MAX, SLICE_CHUNKS_MAX, IndexedChunk
 from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.store import Store
 from agentvm.storage.sql.words import terms
@@ -66,8 +66,17 @@ async def check_a_range_opens_exactly(store: Store) -> None:
     assert built is not None
     assert await knowledge.open(built, "a", 1, 4) == ("bcd", "T")
     assert await knowledge.open(built, "a", 4, 10) == ("efghij", "T")
-    assert await knowledge.open(built, "a", 0, 10) is None
+    # Passages overlap, and leave out space between them.
+    assert await knowledge.open(built, "a", 0, 10) == ("abcdefghij", "T")
+    assert await knowledge.open(built, "a", 3, 9) == ("defghi", "T")
+    assert await knowledge.open(built, "a", 0, 11) is None
     assert await knowledge.open(built, "b", 0, 1) is None
+    _, version = await published(store, "two")
+    apart = await knowledge.build(version, "1", [chunk("abc", start=2), chunk("de", start=7), chunk("d", start=7)], (), 6)
+    assert apart is not None
+    assert await knowledge.open(apart, "a", 3, 9) == ("bc\n\nde", "T")
+    assert await knowledge.open(apart, "a", 0, 4) is None
+    assert await knowledge.open(apart, "a", 5, 6) is None
 
 
 async def check_an_index_is_replaced_as_a_whole_and_goes_with_its_version(store: Store) -> None:
@@ -101,3 +110,16 @@ async def check_the_nearest_vectors_come_first(store: Store) -> None:
     assert [passage.text for _, passage in found] == ["north", "east"]
     assert len(await knowledge.nearest(built, wanted, 9)) == 3
     assert await store.knowledge(RIVAL).nearest(built, wanted, 9) == []
+
+
+async def check_vectors_of_positive_numbers_are_told_apart(store: Store) -> None:
+    """There are more of them than are compared exactly."""
+    _, version = await published(store, "one")
+    most, other = array("f", (2.0, 1.0) * 4).tobytes(), array("f", (1.0, 2.0) * 4).tobytes()
+    places = range(CANDIDATES_MAX + 1)
+    made = [IndexedChunk(chunk(f"tea {place}", start=10 * place).passage, [], most) for place in places]
+    made.append(IndexedChunk(chunk("coffee", start=9_000).passage, [], other))
+    knowledge = store.knowledge(ACME)
+    built = await knowledge.build(version, "1", made, (), 5)
+    assert built is not None
+    assert [passage.text for _, passage in await knowledge.nearest(built, other, 1)] == ["coffee"]

@@ -1,5 +1,7 @@
 """Resource life conformance — who sees a resource, what holds it, and when it goes."""
 
+from functools import partial
+
 from msgspec import structs
 
 from agentvm.errors import Conflict, NotFound
@@ -276,7 +278,7 @@ async def check_the_servers_own_name_is_no_tenants(store: Store) -> None:
     assert await raises(Conflict, store.directory.add_tenant(tenant(TenantId("t"), "system")))
     assert await raises(Conflict, store.directory.add_tenant(tenant(SYSTEM_TENANT, "other")))
     await store.directory.add_tenant(tenant(ACME, "shop"))
-    assert await raises(Conflict, store.directory.update_tenant(tenant(ACME, "system")))
+    assert await raises(Conflict, store.directory.change_tenant(ACME, partial(structs.replace, slug="system")))
 
 
 async def check_an_owner_is_named_by_its_slug(store: Store) -> None:

@@ -8,7 +8,7 @@ from agentvm.model.session import STATELESS, Alias
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
-from agentvm.storage.retention import OldTurn, SessionPlace
+from agentvm.storage.retention import OldTurn, SessionAddress
 from agentvm.storage.sessions import MessageSearch, SessionReader
 from agentvm.storage.sql.sessions.retention import RetentionStore
 from agentvm.storage.sql.store import Store
@@ -20,8 +20,8 @@ NEVER = RetentionCutoffs(sessions=None, archived=None, rewound=None, messages=No
 USED = Usage(input_tokens=1, output_tokens=1)
 
 
-def place(session_id: str) -> SessionPlace:
-    return SessionPlace(HOME, SessionId(session_id))
+def place(session_id: str) -> SessionAddress:
+    return SessionAddress(HOME, SessionId(session_id))
 
 
 def cut(sessions: int | None = None, archived: int | None = None) -> RetentionCutoffs:

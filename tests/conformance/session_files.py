@@ -8,7 +8,7 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.storage.attachments import CHUNK_BYTES, Upload
 from agentvm.storage.base import Rewinding, SessionWrite
-from agentvm.storage.retention import NOTHING, OldTurn, SessionPlace
+from agentvm.storage.retention import NOTHING, OldTurn, SessionAddress
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
 from tests.conformance.records import HOME, SESSION, image, message, session
@@ -167,7 +167,7 @@ async def check_old_turns_go_and_their_files_stay(store: Store) -> None:
     await change(store, {"a": b"1", "b": b"1"}, "m1")
     await change(store, {"a": b"2", "b": None}, "m2")
     await change(store, {"c": b"3"}, "m3")
-    place = SessionPlace(HOME, SESSION)
+    place = SessionAddress(HOME, SESSION)
     for turn in [OldTurn(None, (MessageId(name),), NOTHING) for name in ("m1", "m2")]:
         before = await contents(home)
         await store.tenant(ACME).retention().drop_turns(place, [turn])

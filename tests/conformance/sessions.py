@@ -12,7 +12,7 @@ from agentvm.storage.sessions import MessageQuery, SessionQuery, SessionReader
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions import SessionStore
 from agentvm.storage.sql.store import Store
-from tests.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, image, session
+from tests.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, image, session, turn
 from tests.conformance.store import ACME, ODD, RIVAL, raises, settle
 
 ANN = SessionReader("ann")
@@ -219,6 +219,29 @@ async def check_what_was_deleted_long_ago_is_purged(store: Store) -> None:
     assert await sessions.restore(SessionId("a"), 40, deleted_after=0) is None
     assert await home.list_messages(SessionId("a")) == ()
     assert await sessions.restore(SessionId("c"), 40, deleted_after=0) is not None
+
+
+async def check_a_deleted_session_can_be_dropped_before_its_time_and_no_other_is(store: Store) -> None:
+    home, sessions = await several(store, "a", "b"), mine(store)
+    await sessions.drop(SessionId("a"))
+    assert await home.get_session(SessionId("a")) is not None
+    for name in ("a", "b"):
+        await sessions.delete(SessionId(name), 20)
+    await sessions.drop(SessionId("a"))
+    await sessions.drop(SessionId("a"))
+    assert await home.list_messages(SessionId("a")) == ()
+    assert await sessions.restore(SessionId("a"), 40, deleted_after=0) is None
+    assert await sessions.restore(SessionId("b"), 40, deleted_after=0) is not None
+
+
+async def check_a_session_in_which_a_turn_has_begun_is_not_deleted_for_being_empty(store: Store) -> None:
+    home, sessions = await several(store, "a", "b"), mine(store)
+    begun = structs.replace(turn("t1"), session_id=SessionId("a"))
+    await home.log(SessionId("a")).record(turns=[begun], now=1)
+    assert await sessions.delete(SessionId("a"), 20, unless_begun=True) is None
+    assert await home.get_session(SessionId("a")) is not None
+    assert await sessions.delete(SessionId("b"), 20, unless_begun=True) is not None
+    assert await home.get_session(SessionId("b")) is None
 
 
 async def check_only_a_session_without_a_title_is_given_one(store: Store) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from agentvm.storage.sql.store import Store
 from tests.conformance import (
+    account_changes,
     accounts,
     attachments,
     carry,
@@ -33,8 +34,8 @@ from tests.conformance import (
 )
 
 MODULES = (
-    accounts, attachments, carry, collections, definitions, drafts, erasing, knowledge, ledger, log, memories, readers,
-    resource_life, resource_search, resources, retention, session_files, session_search, sessions, settings, store,
+    account_changes, accounts, attachments, carry, collections, definitions, drafts, erasing, knowledge, ledger, log, memories,
+    readers, resource_life, resource_search, resources, retention, session_files, session_search, sessions, settings, store,
     summaries,
 )  # fmt: skip
 

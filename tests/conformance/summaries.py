@@ -9,7 +9,7 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId,
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage, encode_message
 from agentvm.model.session import RefusedPart, Summary
 from agentvm.storage.base import ReadingLimits, Recalled, Rewinding, SessionWrite
-from agentvm.storage.retention import SessionPlace
+from agentvm.storage.retention import SessionAddress
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.log import LogStore
@@ -224,7 +224,7 @@ async def check_none_is_stored_of_what_was_too_old_meanwhile(store: Store) -> No
     log = await filled(store, exchanges(1, 2, 3, 4))
     await log.record(turns=[turn(f"t{number}", outcome="completed", ended=number) for number in (1, 2, 3, 4)], now=4)
     before = await log.recall()
-    retention, place = store.tenant(ACME).retention(), SessionPlace(HOME, SESSION)
+    retention, place = store.tenant(ACME).retention(), SessionAddress(HOME, SESSION)
     assert (await retention.drop_turns(place, await retention.old_turns(place, 2))).messages == 2
     assert not await sum_up(log, "s1", 2, before)
     assert await told(log) == (None, ["q2", "a2", "q3", "a3", "q4", "a4"])
@@ -245,7 +245,7 @@ async def check_what_is_said_in_the_place_of_what_is_gone_is_told(store: Store) 
     await log.record(messages=exchanges(3), now=3)
     assert await sum_up(log, "s1", 2)
     await take_back(store, "r1", "q3", "a3")
-    retention, place = store.tenant(ACME).retention(), SessionPlace(HOME, SESSION)
+    retention, place = store.tenant(ACME).retention(), SessionAddress(HOME, SESSION)
     assert (await retention.drop_rewound(place, 6)).messages == 2
     await store.tenant(ACME).sessions([HOME]).delete(SessionId("b"), 7)
     assert await store.purge_sessions(7) == ((ACME, "b"),)

@@ -40,8 +40,8 @@ class FaultyDatabase:
     async def write(self, work: Work[T], /) -> T:
         return await self.database.write(work)
 
-    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
-        return await self.database.read(work, heavy=heavy)
+    async def read(self, work: Work[T], /, *, heavy: bool = False, unhurried: bool = False) -> T:
+        return await self.database.read(work, heavy=heavy, unhurried=unhurried)
 
     async def describe(self) -> DatabaseState:
         return await self.database.describe()
@@ -68,7 +68,7 @@ class Losing(FaultyDatabase):
 class Blind(FaultyDatabase):
     """Finds no row."""
 
-    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
+    async def read(self, work: Work[T], /, *, heavy: bool = False, unhurried: bool = False) -> T:
         return work(NoRows())
 
 

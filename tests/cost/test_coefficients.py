@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench.coefficients import FILE, INSTALLED
 from tests.cost.coefficients import ROUND
 
 from agentvm.cost import coefficients
@@ -14,7 +15,7 @@ from agentvm.errors import InvalidInput
 def test_every_shipped_number_has_a_unit_and_a_source() -> None:
     shipped = coefficients.shipped()
     numbers = [value for name in shipped.__struct_fields__ if isinstance(value := getattr(shipped, name), Measured)]
-    assert len(numbers) == 11
+    assert len(numbers) == 15
     assert all(each.value > 0 and each.unit and each.source for each in numbers)
 
 
@@ -24,6 +25,10 @@ def test_the_shipped_edge_costs_at_most_three_requests_and_four_rows_a_turn() ->
     assert edge.object_requests_per_turn.value <= 3
     assert edge.rows_per_turn.value <= 4
     assert edge.cpu_per_turn.unit == "ms"
+
+
+def test_the_installed_coefficients_are_those_of_the_results() -> None:
+    assert INSTALLED.read_bytes() == FILE.read_bytes()
 
 
 def test_a_run_of_the_user_is_read_back(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from tests.cost.coefficients import ROUND, measured
 from agentvm.cost import prices
 from agentvm.cost.coefficients import shipped
 from agentvm.cost.estimate import estimate
+from agentvm.cost.shapes import SHAPES, Shape
 from agentvm.cost.workload import Workload
 from agentvm.errors import InvalidInput
 
@@ -47,6 +48,25 @@ def test_other_platforms_are_priced_by_the_same_turns() -> None:
     assert round(awake.price) == 960
     assert per_run.price == pytest.approx(150_000)
     assert per_hour.price == pytest.approx(13_333, abs=1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_number_is_without_its_source(shape: Shape) -> None:
+    found = estimate(Workload(), shipped(), PRICES, shape)
+    sources = [each.source for each in found.lines]
+    sources += [each.source for each in found.peers] + [each.source for each in found.measures]
+    assert all(sources)
+    # An amount is explained by a need, or by its own multiplication.
+    assert shape != "edge" or all(line.by for line in found.lines)
+    used = {"one-node": "disk per turn", "cluster": "disk ratio", "edge": "rows per turn"}
+    assert used[shape] in {each.name for each in found.measures}
+
+
+def test_who_opens_a_connection_for_each_turn_pays_for_it_at_the_edge() -> None:
+    usual, more = (estimate(Workload(visits=visits), shipped(), PRICES, "edge").total for visits in (0.2, 1.0))
+    assert usual is not None
+    assert more is not None
+    assert more > usual
 
 
 def test_a_workload_out_of_bounds_is_refused() -> None:

@@ -42,13 +42,51 @@ def test_a_broken_link_and_a_broken_anchor_are_seen() -> None:
     assert broken(page, text) == ["gone.md", "docs/errors.md#gone"]
 
 
-def test_the_architecture_names_every_folder_and_no_path_that_is_gone() -> None:
-    text = read("ARCHITECTURE.md")
-    told = set(re.findall(r"^ {2}(\w+)(?:/|\.py) ", text, re.MULTILINE))
+def test_the_architecture_names_every_folder() -> None:
+    told = set(re.findall(r"^ {2}(\w+)(?:/|\.py) ", read("ARCHITECTURE.md"), re.MULTILINE))
     top = {path.stem for path in SRC.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
     assert top <= told
-    for path_text in re.findall(r"`((?:\w+/)+\w+\.(?:py|mjs|md|html))`", text):
-        assert (SRC / path_text).exists() or (ROOT / path_text).exists(), path_text
+
+
+def gone_paths(text: str) -> list[str]:
+    """Paths that a page names and that are neither in the repository nor in the package, except patterns such as `a/b.py`."""
+    paths = re.findall(r"`((?:[\w.]+/)+(?:\w+\.\w+)?)`", text)
+    return [path for path in paths if "/a/" not in path and not (SRC / path).exists() and not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_pages_for_contributors_name_no_path_that_is_gone(page: str) -> None:
+    assert gone_paths(read(page)) == []
+
+
+def test_a_path_that_is_gone_is_seen() -> None:
+    assert gone_paths("`docs/gone.md` `gone/` `docs/errors.md` `runtime/turn.py` `tests/faults`") == ["docs/gone.md", "gone/"]
+
+
+def unlike_source(text: str) -> list[str]:
+    """Lines of the examples of a page that no operation and no setting has."""
+    modules = [*(SRC / "operations").glob("*.py"), SRC / "model" / "limits.py"]
+    source = "\n".join(module.read_text(encoding="utf-8") for module in modules)
+    source = re.sub(r"needs=USE\b", 'needs="agent:use"', source)
+    return [line for block in re.findall(r"^```py\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+            if line.strip() not in source]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_examples_for_contributors_are_the_source(page: str) -> None:
+    assert "```py\n" in read(page)
+    assert unlike_source(read(page)) == []
+
+
+def test_an_example_that_the_source_has_left_is_seen() -> None:
+    assert unlike_source('```py\n    """Pin a session to the top of lists, or unpin it."""\n    pinned: int = 7\n```\n') == [
+        "    pinned: int = 7"
+    ]
+
+
+def test_the_variables_for_contributors_are_read_by_the_tests() -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    assert [each for each in set(re.findall(r"`(AVM_\w+)", read("CONTRIBUTING.md"))) if f'"{each}"' not in tests] == []
 
 
 def test_the_architecture_shows_the_layers_of_the_contract() -> None:

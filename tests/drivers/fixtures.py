@@ -47,6 +47,7 @@ def prompt(
     tools: tuple[ToolSpec, ...] = (),
     thinking: int | None = None,
     temperature: float | None = None,
+    tool_choice: str | None = None,
 ) -> Prompt:
     return Prompt(
         model="m",
@@ -56,6 +57,7 @@ def prompt(
         tools=tools,
         thinking=thinking,
         temperature=temperature,
+        tool_choice=tool_choice,
     )
 
 

@@ -137,10 +137,11 @@ async def test_an_answer_without_a_search_is_kept_as_any_other(driver: Anthropic
     assert not [output for output in outputs if isinstance(output, ProviderContentReported)]
 
 
-def test_an_input_that_is_no_json_leaves_the_block_as_it_began() -> None:
+@pytest.mark.parametrize("written", ["{", '{"a":' + "[" * 100_000], ids=["cut", "deep"])
+def test_an_input_that_is_no_json_leaves_the_block_as_it_began(written: str) -> None:
     keeper = BlockKeeper("p")
     keeper.open({"type": "server_tool_use", "id": "s", "input": {}})
-    keeper.grow({"type": "input_json_delta", "partial_json": "{"})
+    keeper.grow({"type": "input_json_delta", "partial_json": written})
     keeper.close()
     content = keeper.content()
     assert content is not None

@@ -213,3 +213,10 @@ def test_pictures_of_a_result_stand_inside_it() -> None:
     assert (result["type"], result["tool_use_id"]) == ("tool_result", "c1")
     assert [block["type"] for block in result["content"]] == ["text", "image", "text", "text"]
     assert result["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+
+
+@pytest.mark.parametrize(("choice", "sent"), [("required", {"type": "any"}), ("weather", {"type": "tool", "name": "weather"})])
+def test_a_tool_that_has_to_be_called_is_named_and_nothing_is_thought_before(choice: str, sent: dict[str, str]) -> None:
+    body = messages_body(prompt(UserEntry(content="?"), tools=(WEATHER,), tool_choice=choice, thinking=2_000), FAILURES)
+    assert (body["tool_choice"], "thinking" in body) == (sent, False)
+    assert "tool_choice" not in messages_body(prompt(UserEntry(content="?"), tool_choice=choice), FAILURES)

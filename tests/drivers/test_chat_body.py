@@ -50,6 +50,23 @@ def test_a_part_that_cannot_be_sent_is_refused(part: FilePart) -> None:
         chat_body(prompt(UserEntry(content=(part,))), FAILURES)
 
 
+@pytest.mark.parametrize("speech_only", [False, True])
+def test_answers_one_after_the_other_are_one_message(speech_only: bool) -> None:
+    said = [AssistantEntry(text="nope"), AssistantEntry(text=""), AssistantEntry(text="{}")]
+    asked = prompt(UserEntry(content="a"), *said, UserEntry(content="b"))
+    messages = cast("list[dict[str, Any]]", chat_body(asked, FAILURES, speech_only=speech_only)["messages"])
+    assert [(one["role"], one["content"]) for one in messages] == [("user", "a"), ("assistant", "nope\n\n{}"), ("user", "b")]
+    assert [place for place, _ in origins(asked)] == [0, 3, 4]
+
+
+def test_a_call_after_an_answer_is_in_its_message() -> None:
+    asked = prompt(UserEntry(content="a"), AssistantEntry(text="nope"), called(("c", "weather")), answered("c", "sunny"))
+    messages = cast("list[dict[str, Any]]", chat_body(asked, FAILURES)["messages"])
+    assert [one["role"] for one in messages] == ["user", "assistant", "tool"]
+    assert (messages[1]["content"], messages[1]["tool_calls"][0]["id"]) == ("nope", "c")
+    assert [place for place, _ in origins(asked)] == [0, 2, 3]
+
+
 @pytest.mark.parametrize("media_type", ["text/csv", "TEXT/Markdown; charset=utf-8", "application/json", "application/ld+json"])
 @pytest.mark.parametrize("speech_only", [False, True])
 def test_a_file_that_is_text_is_read_by_every_model(media_type: str, speech_only: bool) -> None:
@@ -108,8 +125,12 @@ def test_tokens_are_estimated_from_what_is_sent() -> None:
 UNREADABLE = FilePart(data="/////w==", media_type="text/plain", filename="a.doc")
 
 
-def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
-    said = prompt(UserEntry(content=(TextPart(text="look"), UNREADABLE)), UserEntry(content="never mind"))
+@pytest.mark.parametrize("data", ["/////w==", "é", "aGk"])
+def test_a_part_that_was_refused_becomes_a_note_once_it_is_history(data: str) -> None:
+    part = FilePart(data=data, media_type="text/plain", filename="a.doc")
+    with pytest.raises(ProviderBadRequest):
+        chat_body(prompt(UserEntry(content=(part,))), FAILURES)
+    said = prompt(UserEntry(content=(TextPart(text="look"), part)), UserEntry(content="never mind"))
     assert chat_body(said, FAILURES)["messages"] == [
         {
             "role": "user",
@@ -195,3 +216,12 @@ def test_a_model_that_reads_text_only_is_told_that_there_was_a_picture() -> None
     body = chat_body(prompt(*conversation), FAILURES, speech_only=True)
     *_, told = cast(list[dict[str, Any]], body["messages"])
     assert "image/png: this model cannot read it" in told["content"]
+
+
+def test_a_tool_that_has_to_be_called_is_named_beside_the_tools() -> None:
+    def choice(**about: Any) -> object:
+        return chat_body(prompt(UserEntry(content="?"), **about), FAILURES).get("tool_choice")
+
+    assert choice(tools=(WEATHER,), tool_choice="required") == "required"
+    assert choice(tools=(WEATHER,), tool_choice="weather") == {"type": "function", "function": {"name": "weather"}}
+    assert choice(tools=(WEATHER,)) is choice(tool_choice="required") is None

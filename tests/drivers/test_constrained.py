@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,8 +23,8 @@ from agentvm.drivers.constrained import ConstrainedDecoder, constrained_body
 from agentvm.model.turn import OutputFormat
 
 
-def decode(*pieces: str, finish: str = "stop") -> list[ModelOutput]:
-    decoder = ConstrainedDecoder(ChatDecoder(FAILURES, model="m", prompt_tokens=1))
+def decode(*pieces: str, finish: str = "stop", is_text: bool = True) -> list[ModelOutput]:
+    decoder = ConstrainedDecoder(ChatDecoder(FAILURES, model="m", prompt_tokens=1), is_text=is_text)
     outputs: list[ModelOutput] = []
     for piece in pieces:
         outputs += decoder.feed(json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}))
@@ -63,7 +64,7 @@ def test_a_call_is_taken_whole() -> None:
     assert outputs[-1] == MessageStopped("tool_use")
 
 
-@pytest.mark.parametrize("cut", ['{"tool": "weather", "input": {"ci', '{"to', ""])
+@pytest.mark.parametrize("cut", ['{"tool": "weather", "input": {"ci', '{"to', "", '{"a":' + "[" * 100_000])
 def test_a_call_that_is_cut_off_is_not_made(cut: str) -> None:
     outputs = decode(cut, finish="length")
     assert not any(isinstance(output, ToolCallStarted) for output in outputs)
@@ -89,8 +90,36 @@ def test_an_answer_with_a_form_is_bound_to_its_schema_and_told_as_json() -> None
     assert text_of(decode('{"tool": "none", "answer": {"n": 1}}')) == '{"n":1}'
 
 
+def test_a_form_is_told_and_one_that_is_no_object_is_bound_as_well() -> None:
+    asked = prompt(UserEntry(content="Hi?"), tools=(WEATHER,))
+    for schema, bound in (
+        ({"enum": ["yes", "no"]}, {"enum": ["yes", "no"]}),
+        ({"type": "array", "items": {"type": "integer"}}, {"type": "array", "items": {"type": "integer"}}),
+    ):
+        body = constrained_body(structs.replace(asked, output=OutputFormat(name="x", schema=schema)), FAILURES)
+        assert json.dumps(schema, separators=(",", ":")) in body["messages"][0]["content"]  # type: ignore[index]
+        assert body["response_format"]["json_schema"]["schema"]["anyOf"][0]["properties"]["answer"] == bound  # type: ignore[index]
+    free = constrained_body(structs.replace(asked, output=OutputFormat(name="x", schema={"not": {"type": "null"}})), FAILURES)
+    answer = free["response_format"]["json_schema"]["schema"]["anyOf"][0]["properties"]["answer"]  # type: ignore[index]
+    assert {"type": "string"} in answer["anyOf"]
+
+
+@pytest.mark.parametrize("value", ['"yes"', "[1,2]", "3", "null"])
+def test_an_answer_with_a_form_is_json_whatever_its_type(value: str) -> None:
+    assert text_of(decode(f'{{"tool": "none", "answer": {value}}}', is_text=False)) == value
+
+
 def test_a_call_that_was_repeated_is_not_offered_a_third_time() -> None:
     once = (UserEntry(content="Hi?"), called(("c", "weather")), answered("c", "sunny"))
     assert "weather" in json.dumps(constrained_body(prompt(*once, tools=(WEATHER,)), FAILURES)["response_format"])
     twice = (*once, called(("d", "weather")), answered("d", "sunny"))
     assert "weather" not in json.dumps(constrained_body(prompt(*twice, tools=(WEATHER,)), FAILURES)["response_format"])
+
+
+@pytest.mark.parametrize("choice", ["required", "weather"])
+def test_a_tool_that_has_to_be_called_is_the_only_answer(choice: str) -> None:
+    tools = (WEATHER, structs.replace(WEATHER, name="other"))
+    body = constrained_body(prompt(UserEntry(content="?"), tools=tools, tool_choice=choice), FAILURES)
+    form: Any = body["response_format"]
+    names = [reply["properties"]["tool"]["const"] for reply in form["json_schema"]["schema"]["anyOf"]]
+    assert names == (["weather", "other"] if choice == "required" else ["weather"])

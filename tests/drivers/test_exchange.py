@@ -1,15 +1,18 @@
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 
 import anyio
 import anyio.abc
 import httpx2
+import msgspec
 import pytest
 from tests.drivers.fixtures import FAILURES
 from tests.support.provider import Answer, Delay, ScriptedProvider, Stall, Step, open_provider
 
 from agentvm.drivers.base import MessageStarted, ModelOutput, TextChunk
 from agentvm.drivers.exchange import CallIds, exchange
+from agentvm.drivers.provider_network import ProviderTransport
 from agentvm.errors import ProviderBadRequest, ProviderProtocolError, ProviderTimeout, ProviderUnreachable
 
 
@@ -26,24 +29,48 @@ class Words:
         raise FAILURES.protocol("cut off")
 
 
-@pytest.fixture
-async def provider() -> AsyncIterator[ScriptedProvider]:
+class Values(Words):
+    """A decoder for events that are JSON."""
+
+    def feed(self, data: str) -> Iterable[ModelOutput]:
+        return [TextChunk(str(msgspec.json.decode(data)))]
+
+
+class Networks:
+    """The connections of the tests below."""
+
+    ours = True
+
+
+@pytest.fixture(params=["our connections", "the library's"])
+async def provider(request: pytest.FixtureRequest) -> AsyncIterator[ScriptedProvider]:
+    Networks.ours = request.param == "our connections"
     async with open_provider() as provider:
         yield provider
 
 
+def open_client() -> httpx2.AsyncClient:
+    # Without certificates, which take longer to load than some deadlines below last.
+    ours = ProviderTransport(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), httpx2.Limits()) if Networks.ours else None
+    return httpx2.AsyncClient(verify=False, transport=ours)
+
+
 def words(
-    provider: ScriptedProvider, *steps: Step, seconds: float = 5.0, silence: float | None = None, patient: bool = False
+    provider: ScriptedProvider,
+    *steps: Step,
+    seconds: float = 5.0,
+    silence: float | None = None,
+    patient: bool = False,
+    decoder: type[Words] = Words,
 ) -> AsyncGenerator[ModelOutput, None]:
     provider.play(Answer(steps=steps))
 
     @asynccontextmanager
     async def request() -> AsyncIterator[httpx2.Response]:
-        # Without certificates, which take longer to load than some deadlines below last.
-        async with httpx2.AsyncClient(verify=False) as client, client.stream("GET", provider.base_url) as response:
+        async with open_client() as client, client.stream("GET", provider.base_url) as response:
             yield response
 
-    return exchange(lambda: (request(), Words()), FAILURES, seconds, silence=silence, patient=patient)
+    return exchange(lambda: (request(), decoder()), FAILURES, seconds, silence=silence, patient=patient)
 
 
 async def read(run: AsyncGenerator[ModelOutput, None]) -> list[str]:
@@ -78,6 +105,12 @@ async def test_a_slow_trickle_does_not_extend_the_deadline(provider: ScriptedPro
 async def test_an_event_without_end_is_refused(provider: ScriptedProvider) -> None:
     with pytest.raises(ProviderProtocolError):
         await read(words(provider, b"data: ", *[b"x" * 1_000_000] * 9))
+
+
+@pytest.mark.parametrize("event", [b"{", b"[" * 100_000])
+async def test_an_event_that_cannot_be_read_is_a_fault_of_the_provider(provider: ScriptedProvider, event: bytes) -> None:
+    with pytest.raises(ProviderProtocolError, match="cannot be read"):
+        await read(words(provider, b"data: ", event, b"\n\n", decoder=Values))
 
 
 async def test_a_body_that_cannot_be_built_fails_in_the_iteration() -> None:

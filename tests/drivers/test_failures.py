@@ -95,6 +95,7 @@ def test_an_account_without_credit_is_not_mistaken_for_a_rate_limit() -> None:
         (b'{"detail": "e"}', "e"),
         (b"<html>gateway</html>", ""),
         (b"\xff\xfe", ""),
+        (b'{"error": ' + b"[" * 100_000, ""),
         (b"[]", ""),
         (b"", ""),
     ],

@@ -19,7 +19,7 @@ from tests.support.web import Asked, Replied, web
 
 from agentvm.drivers import local
 from agentvm.drivers.base import DriverSettings, TextChunk, UserEntry
-from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool, tool_use
+from agentvm.drivers.local import SILENCE_SECONDS, LocalDriver, local_body, open_driver, open_pool, silence_of, tool_use
 from agentvm.drivers.model_catalog import DEFAULT_MODEL
 from agentvm.drivers.sidecar_host import Endpoint, Shape
 from agentvm.drivers.weights import default_model_dir, weights_path
@@ -43,6 +43,12 @@ async def test_a_temperature_that_somebody_chose_goes_before_the_recommended_one
     assert local_body(embedded, "none")["temperature"] == 0.2
     assert local_body(structs.replace(embedded, temperature=0.0), "none")["temperature"] == 0.0
     assert "temperature" not in local_body(prompt(), "none")
+
+
+def test_the_model_may_be_silent_while_it_reads_the_prompts_of_others() -> None:
+    said = structs.replace(prompt(), silence=30.0)
+    assert (silence_of(said, None), silence_of(structs.replace(said, silence=300.0), None)) == (SILENCE_SECONDS, 300.0)
+    assert (silence_of(said, 5.0), silence_of(structs.replace(said, silence=None), None)) == (5.0, None)
 
 
 async def test_without_weights_it_opens_and_says_how_to_get_them(tmp_path: Path) -> None:

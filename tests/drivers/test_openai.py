@@ -130,7 +130,7 @@ async def test_half_a_surrogate_pair_is_refused_as_a_provider_error(driver: Open
 
 async def test_the_deadline_covers_the_whole_answer(provider: ScriptedProvider) -> None:
     provider.play(answers.stream([answers.delta({"content": "a"}), Stall()]))
-    async with open_driver(settings(provider, timeout=0.2)) as driver:
+    async with open_driver(settings(provider, timeout=1)) as driver:
         await conformance.check_failure(driver, prompt(), ProviderTimeout)
         with anyio.fail_after(60):
             await provider.requests[0].abandoned.wait()

@@ -94,6 +94,10 @@ def test_the_embedded_model_has_a_grammar_for_the_schema_or_for_tools() -> None:
     assert "response_format" in local_body(prompt(PERSON, model="qwen"), "none")
     assert "response_format" not in local_body(prompt(PERSON, model="qwen", tools=(look,)), "template")
     assert "response_format" in local_body(prompt(PERSON, model="smollm2-135m", tools=(look,)), "none")
+    choice: Schema = {"enum": ["yes", "no"]}
+    bound = local_body(prompt(choice, model="qwen"), "none")["response_format"]
+    assert bound == {"type": "json_schema", "json_schema": {"name": "answer", "schema": choice, "strict": True}}
+    assert "response_format" not in local_body(prompt({"not": choice}, model="qwen"), "none")
 
 
 def test_the_schema_is_reserved_for() -> None:

@@ -61,3 +61,5 @@ async def test_the_tenants_other_calls_wait_as_long_as_the_provider_asks(answer:
 def test_a_refused_key_is_looked_for_where_the_operator_has_set_it() -> None:
     assert key_remedy(DriverSettings(name="vllm"), "openai", "check LLM_API_KEY") == "check llm.providers.vllm.apiKey"
     assert key_remedy(DriverSettings(name="openai"), "openai", "check LLM_API_KEY") == "check LLM_API_KEY"
+    own = DriverSettings(name="vllm", key_place="the apiKey of the image img_1")
+    assert key_remedy(own, "openai", "check LLM_API_KEY") == "check the apiKey of the image img_1"

@@ -85,6 +85,7 @@ def test_a_pdf_weighs_what_its_pages_can_have() -> None:
         (pdf(TREE.replace(b"/Count 1", b"")), None),
         (base64.b64encode(b"GIF89a /Type /Page").decode(), None),
         ("not base64", None),
+        ("é", None),
         ("A" * (SCANNED_BYTES_MAX + 4), None),
     ],
 )

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import resource
 import subprocess
 import zipfile
 from collections.abc import AsyncIterator
@@ -55,6 +56,19 @@ def test_a_path_is_the_operators_to_give(tmp_path: Path) -> None:
     file = tmp_path / "secret.gguf"
     file.write_bytes(CONTENT)
     assert weights.weights_path(tmp_path / "models", str(file)) is None
+
+
+def test_a_disk_that_takes_no_more_is_explained(tmp_path: Path) -> None:
+    file = tmp_path / "large.gguf"
+    file.write_bytes(CONTENT)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        with pytest.raises(ModelUnavailable, match=r"cannot write to .*models"):
+            weights.pull(tmp_path / "models", str(file))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 @pytest.mark.parametrize("path", ["~nosuchuser/x.gguf", "x" * 5_000 + ".gguf", "a\0b.gguf"])

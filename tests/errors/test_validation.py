@@ -23,6 +23,7 @@ class Outer(Record, forbid_unknown_fields=True):
     inner: Inner | None = None
     many: tuple[Inner, ...] = ()
     short: Annotated[str, Meta(max_length=2, pattern="^a")] = ""
+    whole: Annotated[str, Meta(pattern=r"^a$(?!\n)")] = "a"
     few: Annotated[tuple[int, ...], Meta(max_length=2)] = ()
 
 
@@ -41,7 +42,7 @@ def fault(text: str, kind: type[msgspec.Struct] = Outer) -> str:
     [
         ("", "theName is missing"),
         ('"theName": 1', "theName must be a string, not a whole number"),
-        ('"theName": "a", "x": 1', "there is no field x; there are few, inner, limit, many, role, short, theName"),
+        ('"theName": "a", "x": 1', "there is no field x; there are few, inner, limit, many, role, short, theName, whole"),
         ('"theName": "a", "limt": 1', "there is no field limt; did you mean limit?"),
         ('"theName": "a", "limit": 0', "limit must be a whole number, at least 1"),
         ('"theName": "a", "limit": 1.5', "limit must be a whole number, not a fraction"),
@@ -52,6 +53,7 @@ def fault(text: str, kind: type[msgspec.Struct] = Outer) -> str:
         ('"theName": "a", "many": [{"deepname": 1}]', "there is no field many.0.deepname; did you mean deepName?"),
         ('"theName": "a", "short": "aaa"', "short must be a string of at most 2 characters"),
         ('"theName": "a", "short": "b"', "short must match '^a'"),
+        ('"theName": "a", "whole": "b"', "whole must match '^a$'"),
         ('"theName": "a", "few": [1, 2, 3]', "few must be an array of at most 2 items"),
     ],
 )

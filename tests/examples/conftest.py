@@ -20,7 +20,7 @@ def site() -> Iterator[str]:
     if not CLIENT.exists():
         pytest.skip("client: it is not built; make console")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(ROOT))) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/examples/browser"
         server.shutdown()

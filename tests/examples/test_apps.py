@@ -66,9 +66,10 @@ async def test_the_sales_assistant_knows_the_documents_the_web_and_python(
         settings = ToolSettings(search=ToolSearchSettings(engine="searxng", url=engine.url("/")))
         async with start_server(replace(IN_MEMORY, tools=settings), drivers={"scripted": ScriptedDriver(sell)}) as server:
             await push(server.url)
-            code, out, err = await run(
-                [sys.executable, str(EXAMPLES / "sales" / "sales.py"), *options, question], server.ws_url
-            )
+            command = [sys.executable, str(EXAMPLES / "sales" / "sales.py"), *options, question]
+            await run(command, server.ws_url)
+            code, out, err = await run(command, server.ws_url)
+            assert len(await server.agentx.images.list("customer-1")) == 1
     assert (code, err) == (0, "")
     assert role in out
     assert passage in out
@@ -87,7 +88,9 @@ async def test_the_translator_translates_each_paragraph(node: Path, options: lis
         pytest.skip("client: it is not built; make console")
     async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver(translate)}) as server:
         command = [str(node), str(EXAMPLES / "translator.mjs"), *options]
+        await run(command, server.ws_url, "Zero.")
         code, out, err = await run(command, server.ws_url, "One.\n\nTwo,\nstill two.\n")
+        assert len(await server.agentx.images.list("translations")) == 1
     assert (code, err) == (0, "")
     first, second = out.strip().split("\n\n")
     assert instruction in first

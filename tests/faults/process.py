@@ -4,7 +4,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -49,7 +49,8 @@ class Server:
         process, self._process = self._process, None
         assert process is not None
         with anyio.CancelScope(shield=True), anyio.fail_after(WAIT):
-            process.send_signal(forks.KILL if number == signal.SIGKILL else number)
+            with suppress(ProcessLookupError):
+                process.send_signal(forks.KILL if number == signal.SIGKILL else number)
             code = await process.wait()
             await process.aclose()
         return code
@@ -89,10 +90,10 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-async def until(done: Callable[[], bool]) -> None:
+async def until(done: Callable[[], bool], *, pause: float = 0.01) -> None:
     """For what tells nobody: tasks that end, files that are closed."""
     while not done():  # noqa: ASYNC110  # there is no event to wait for
-        await anyio.sleep(0.01)
+        await anyio.sleep(pause)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A server with schedules that are due, killed again and again while runs begin: `… DATA_DIR START_MS KILLS SEED`.
+"""A server with schedules that are due, killed again and again while runs begin: `… DATA_DIR START_MS KILLS SEED [DATABASE]`.
 
 One process that has imported the server forks a child for each kill, so a kill costs the start of a server and not that of
 Python. The clock of the children stands at an hour until all runs of that hour have begun, then at the next.
@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psycopg
 
 from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.definition import Definition
 from agentvm.model.limits import Limits
+from agentvm.model.secret import Secret
 from agentvm.sessions.sender import MessageSender
+from agentvm.storage.engines.postgres.database import PostgresDatabase
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.sql.store import Store
@@ -34,17 +37,22 @@ STEPS: tuple[tuple[type[Any], str, bool], ...] = (
     (Store, "commit", True),
     (SqliteDatabase, "write", False),
     (SqliteDatabase, "write", True),
+    (PostgresDatabase, "write", False),
+    (PostgresDatabase, "write", True),
 )
 """The methods at which it dies, and whether that has done its work."""
 HOUR_MS = 3_600_000
+NEXT_DUE = "SELECT min(next_at) FROM schedules"
 LONGEST_LIFE_SECONDS = 0.6
 """A child that has not come to its step by then is killed where it is."""
 DEFINITIONS = [Definition(name="default")]
 
 
-def config(data_dir: str) -> ServerConfig:
+def config(data_dir: str, database: str | None = None) -> ServerConfig:
+    """The database is that of PostgreSQL; without one it is in the folder."""
+    system = SystemSettings(data_dir=data_dir, database=None if database is None else Secret(database))
     # A turn that dies with its server often is taken for the cause of it; here it never is.
-    return ServerConfig(system=SystemSettings(data_dir=data_dir), limits=Limits(attempts=1_000_000))
+    return ServerConfig(system=system, limits=Limits(attempts=1_000_000))
 
 
 def die_at(step: tuple[type[Any], str, bool], times: int) -> None:
@@ -64,23 +72,24 @@ def die_at(step: tuple[type[Any], str, bool], times: int) -> None:
     setattr(kind, name, deadly)
 
 
-async def serve(data_dir: str, now: int, opened: int) -> None:
+async def serve(data_dir: str, database: str | None, now: int, opened: int) -> None:
     drivers = {"scripted": ScriptedDriver()}
-    async with open_agentvm(config(data_dir), drivers=drivers, definitions=DEFINITIONS, clock=lambda: now):
+    async with open_agentvm(config(data_dir, database), drivers=drivers, definitions=DEFINITIONS, clock=lambda: now):
         os.write(opened, b"!")
         await anyio.sleep_forever()
 
 
-def kill_once(data_dir: str, now: int, chance: random.Random) -> None:
+def kill_once(data_dir: str, database: str | None, now: int, chance: random.Random) -> None:
     """Starts a server and kills it: at a step of its work, or at some moment."""
-    step = chance.choice((None, *STEPS))
+    other = SqliteDatabase if database else PostgresDatabase
+    step = chance.choice((None, *(step for step in STEPS if step[0] is not other)))
     times, life = chance.randint(1, 12), chance.uniform(0.0, LONGEST_LIFE_SECONDS / 4)
     heard, opened = os.pipe()
     child = os.fork()
     if child == 0:
         if step is not None:
             die_at(step, times)
-        anyio.run(serve, data_dir, now, opened)
+        anyio.run(serve, data_dir, database, now, opened)
     os.close(opened)
     # Readable when the child has opened its server, or is dead.
     select.select([heard], [], [], 60)
@@ -94,20 +103,22 @@ def kill_once(data_dir: str, now: int, chance: random.Random) -> None:
     os.close(heard)
 
 
-def next_due(data_dir: str) -> int:
-    with closing(sqlite3.connect(Path(data_dir) / DATABASE)) as database:
-        found: int = database.execute("SELECT min(next_at) FROM schedules").fetchone()[0]
-    return found
+def next_due(data_dir: str, database: str | None) -> int:
+    opened = sqlite3.connect(Path(data_dir) / DATABASE) if database is None else psycopg.connect(database)
+    with closing(opened) as connection:
+        row = connection.execute(NEXT_DUE).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-def main(data_dir: str, start: int, kills: int, seed: int) -> None:
+def main(data_dir: str, start: int, kills: int, seed: int, *, database: str | None) -> None:
     chance, hours, now = random.Random(seed), 1, start + HOUR_MS
     for _ in range(kills):
-        kill_once(data_dir, now, chance)
-        if next_due(data_dir) > now:
+        kill_once(data_dir, database, now, chance)
+        if next_due(data_dir, database) > now:
             now, hours = now + HOUR_MS, hours + 1
     sys.stdout.write(json.dumps({"hours": hours}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:5]))
+    main(sys.argv[1], *map(int, sys.argv[2:5]), database=sys.argv[5] if len(sys.argv) > 5 else None)

@@ -1,16 +1,27 @@
 """A server with a chat channel that is killed in the middle of an answer: the chat has the whole answer once, from the next."""
 
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import anyio
 import httpx2
 from tests.channels.fake_telegram import TOKEN, telegram
-from tests.faults.process import WAIT, open_server
+from tests.faults.process import WAIT, open_server, until
 from tests.faults.server import text_of
+
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 ABOUT = {"name": "bot", "kind": "telegram", "agent": "default"}
 SAID = "go until restarted"
+
+
+def kept(data_dir: Path) -> bytes:
+    """What the adapter keeps of the only message."""
+    with closing(sqlite3.connect(data_dir / DATABASE)) as database:
+        ((facts,),) = database.execute("SELECT kept FROM channel_messages").fetchall()
+    return bytes(facts)
 
 
 async def test_the_answer_of_a_killed_server_is_in_the_chat_once(tmp_path: Path) -> None:
@@ -21,8 +32,9 @@ async def test_the_answer_of_a_killed_server_is_in_the_chat_once(tmp_path: Path)
                 settings = {"address": fake.url, "token": "telegram.token"}
                 assert (await web.post("/channels", json={**ABOUT, "settings": settings})).is_success
             fake.say(SAID)
-            # As far as the first server says it: the message of the chat is there, and known to be.
+            # As far as the first server says it: the message of the chat is there, and its id stored.
             await fake.calls.wait(lambda _: any(f"{SAID}:3 " in shown for shown in fake.messages.values()))
+            await until(lambda: b'"m0"' in kept(tmp_path))
             await server.end(signal.SIGKILL)
             await server.start()
             await fake.calls.wait(lambda _: any(f"{SAID}:29" in shown for shown in fake.messages.values()))

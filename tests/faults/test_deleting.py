@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import apsw
+import pytest
 from tests.conformance.records import image
 from tests.conformance.store import settle
 from tests.faults.process import Server, open_server
@@ -20,6 +21,8 @@ from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.datadir import DATABASE
+
+pytestmark = pytest.mark.usefixtures("sqlite_file")
 
 MESSAGES, AT_ONCE = 2_000, 50
 VICTIM, NEIGHBOUR = ContainerId("victim"), ContainerId("neighbour")

@@ -15,6 +15,8 @@ from tests.support.wire import Client19, client
 
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 
+pytestmark = pytest.mark.usefixtures("sqlite_file")
+
 FAULTS: list[Fault] = ["full", "read-only", "sync"]
 REFUSED = "store_failed"
 

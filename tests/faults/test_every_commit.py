@@ -1,6 +1,5 @@
 """F2: the process dies at every commit of a turn, or between a commit and the telling; the file recovers."""
 
-import shutil
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import anyio
 import msgspec
 import pytest
 from tests.faults.invariants import Frame, check_events, check_messages, check_same, check_texts
+from tests.support.engines import photograph
 
 from agentvm.blueprint.image import build
 from agentvm.config import ServerConfig
@@ -91,13 +91,9 @@ class Photographed:
         return committed
 
     def photograph(self) -> None:
-        directory = self._path.parent / f"copy-{len(self.copies)}"
-        directory.mkdir()
-        for suffix in ("", "-wal"):
-            source = Path(f"{self._path}{suffix}")
-            if source.exists():
-                shutil.copy(source, directory / source.name)
-        self.copies.append(Copy(directory / self._path.name, list(self._world.told), self._world.runs))
+        copy = self._path.parent / f"copy-{len(self.copies)}" / self._path.name
+        photograph(self._path, copy)
+        self.copies.append(Copy(copy, list(self._world.told), self._world.runs))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

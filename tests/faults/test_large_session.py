@@ -20,6 +20,8 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.sql.store import Store
 
+pytestmark = pytest.mark.usefixtures("sqlite_file")
+
 MEGABYTES = int(os.environ.get("AVM_FAULT_MEGABYTES", "100"))
 """Of the session's messages, each of which has one."""
 

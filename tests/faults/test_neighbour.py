@@ -161,7 +161,7 @@ async def test_f27_words_of_large_messages_are_not_cut_where_everybody_writes(
         await noisy.hear("turn_response")
         assert where == set()
         assert (await noisy.ask("session_search", q="word"))["total"] == 1
-        assert {name.rpartition("-")[0] for name in where} == {"sqlite-reader"}
+        assert {name.split("-")[1] for name in where} == {"reader"}
         await goes_about_its_business(quiet)
 
 

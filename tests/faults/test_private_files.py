@@ -16,6 +16,8 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import SystemSettings
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 
+pytestmark = pytest.mark.usefixtures("sqlite_file")
+
 PLANTED = """
 CREATE TRIGGER planted AFTER INSERT ON api_keys BEGIN
     UPDATE api_keys SET permissions = '["system:admin"]' WHERE key_id = new.key_id;

@@ -14,10 +14,12 @@ import anyio
 from tests.faults.schedule_server import DEFINITIONS, config
 from tests.operations.fixtures import Desk
 from tests.schedules.fixtures import HOUR, START
+from tests.support.engines import url_of
 
 from agentvm.app import open_agentvm
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.ids import ContainerId
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.vm import AgentVM
 
 KILLS = int(os.environ.get("AVM_FAULT_SCHEDULE_KILLS", "24"))
@@ -48,7 +50,8 @@ async def begin_schedules(path: Path) -> list[str]:
 
 async def test_every_run_begins_once_whenever_the_server_is_killed(tmp_path: Path) -> None:
     schedules = await begin_schedules(tmp_path)
-    arguments = ["-m", "tests.faults.schedule_server", str(tmp_path), str(START), str(KILLS), str(SEED)]
+    given = (str(tmp_path), str(START), str(KILLS), str(SEED), *filter(None, (url_of(tmp_path / DATABASE),)))
+    arguments = ["-m", "tests.faults.schedule_server", *given]
     with anyio.fail_after(60 + KILLS * LONGEST_KILL_SECONDS):
         ended = await anyio.run_process([sys.executable, *arguments], check=False)
     assert ended.returncode == 0, ended.stderr.decode()[-2_000:]

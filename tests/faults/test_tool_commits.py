@@ -1,6 +1,5 @@
 """The process dies at every commit of a step with tools of every kind: each call has one result, and no effect too many."""
 
-import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.support.engines import photograph
 
 from agentvm.blueprint.image import build
 from agentvm.config import ServerConfig
@@ -92,12 +92,9 @@ class Filmed:
         if self.copies:
             self.copies[-1].made = list(self._workshop.made)
         committed = await self._store.commit(writes, **more)
-        directory = self._path.parent / f"copy-{len(self.copies)}"
-        directory.mkdir()
-        for suffix in ("", "-wal"):
-            if (source := Path(f"{self._path}{suffix}")).exists():
-                shutil.copy(source, directory / source.name)
-        self.copies.append(Copy(directory / self._path.name, list(self._workshop.made)))
+        copy = self._path.parent / f"copy-{len(self.copies)}" / self._path.name
+        photograph(self._path, copy)
+        self.copies.append(Copy(copy, list(self._workshop.made)))
         return committed
 
     def __getattr__(self, name: str) -> Any:

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
+import anyio
 from hypothesis import strategies as st
 from tests.gateways.openai.test_chat_chunks import parts as part
 from tests.support.serving import Play, Served, serving
 
 from agentvm.drivers.base import Prompt, ThinkingChunk, ThinkingStarted, ThinkingStopped, UserEntry
-from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
+from agentvm.drivers.scripted import Pause, ScriptStep, last_user_text, reply, tool_calls
 from agentvm.gateways.turn_parts import TurnEnded, TurnPart
 from agentvm.model.policy import Condition, Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
@@ -19,7 +20,7 @@ DEAR = PolicyRule(do="ask", tool="calculator", when={"/expression": Condition(eq
 class Scene(Play):
     """Besides the words of `Play`: `ask` calls a tool that needs an approval, `page` a tool of the client.
 
-    `think` thinks first, and `go` lets the turns go on that wait after `slow`.
+    `think` thinks first, `go` lets the turns go on that wait after `slow`, and `stop` waits without end.
     """
 
     def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
@@ -35,8 +36,11 @@ class Scene(Play):
             case "think":
                 begun, *others = reply("Yes.")
                 return [begun, ThinkingStarted(), ThinkingChunk("Hm. "), ThinkingChunk("Well."), ThinkingStopped(), *others]
+            case "stop":
+                return [*reply("w0 ")[:3], Pause(anyio.Event())]
             case "go":
-                self.gate.set()
+                gate, self.gate = self.gate, anyio.Event()
+                gate.set()
                 return reply("gone")
             case _:
                 return super().__call__(prompt)

@@ -3,7 +3,16 @@ import json
 from tests.gateways.ai_sdk.test_ui_chunks import kinds, written
 
 from agentvm.gateways.blocks import Stretch, encode
-from agentvm.gateways.turn_parts import CallBegun, CallEnded, CallInput, SaidText, SaidThinking, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import (
+    CallBegun,
+    CallEnded,
+    CallInput,
+    TextAdded,
+    ThinkingAdded,
+    TurnEnded,
+    TurnPart,
+    TurnWaits,
+)
 from agentvm.model.wait import WaitId
 
 END = TurnEnded("completed", "end_turn")
@@ -17,7 +26,7 @@ def test_a_call_that_was_cut_is_ended_and_a_result_without_a_call_has_one() -> N
 
 
 def test_a_block_ends_where_another_begins() -> None:
-    told: list[TurnPart] = [SaidText("a"), SaidText("b"), SaidThinking("c"), SaidText("d"), END, SaidText("e")]
+    told: list[TurnPart] = [TextAdded("a"), TextAdded("b"), ThinkingAdded("c"), TextAdded("d"), END, TextAdded("e")]
     seen = kinds(written(told))
     assert seen[2:6] == ["text-start", "text-delta", "text-delta", "text-end"]
     assert seen.count("text-start") == 2
@@ -25,7 +34,7 @@ def test_a_block_ends_where_another_begins() -> None:
 
 
 def test_a_stretch_whose_wait_was_never_told_is_the_end_of_the_turn() -> None:
-    told: list[TurnPart] = [SaidText("a"), TurnWaits((WaitId("other"),)), SaidText("b"), END]
+    told: list[TurnPart] = [TextAdded("a"), TurnWaits((WaitId("other"),)), TextAdded("b"), END]
     assert kinds(written(told, Stretch(after=WaitId("w")))) == ["start", "finish"]
 
 

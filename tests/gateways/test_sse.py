@@ -3,7 +3,7 @@ from tests.gateways.test_talk import talk_of
 from tests.server.http.fixtures import open_world
 
 from agentvm.gateways.sse import event, stream_parts
-from agentvm.gateways.turn_parts import SaidText, TurnEnded, TurnPart
+from agentvm.gateways.turn_parts import TextAdded, TurnEnded, TurnPart
 from agentvm.model.ids import ContainerId
 
 
@@ -17,7 +17,7 @@ class Plain:
 
     def write(self, part: TurnPart, cursor: int) -> bytes:
         self.is_done = isinstance(part, TurnEnded)
-        return b">" if self.is_done else part.text.encode() if isinstance(part, SaidText) else b""
+        return b">" if self.is_done else part.text.encode() if isinstance(part, TextAdded) else b""
 
 
 def test_an_event_has_its_name_and_number_before_its_data() -> None:
@@ -29,7 +29,7 @@ async def test_a_turn_is_written_piece_by_piece_and_its_end_waits_for_what_is_to
     async with open_world() as world:
         talk, order = talk_of(world), list[bytes]()
         session = await talk.open((await talk.agent("default", ContainerId("c1"))).image_id, None)
-        sent = await talk.say(session.session_id, "hello")
+        sent = await talk.send(session.session_id, "hello")
 
         async def on_end() -> None:
             order.append(b"named")

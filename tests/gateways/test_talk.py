@@ -4,10 +4,11 @@ from tests.server.http.fixtures import World, open_world
 
 from agentvm.errors import ContainerForbidden, NotFound, PermissionDenied, SessionNotFound
 from agentvm.gateways.talk import Talk
-from agentvm.gateways.turn_parts import SaidText, TurnEnded
+from agentvm.gateways.turn_parts import TextAdded, TurnEnded
 from agentvm.model.ids import ContainerId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.session import Alias
+from agentvm.operations.session import SessionDelete
 from agentvm.sessions.seeding import SeedMessage
 
 
@@ -21,14 +22,17 @@ async def test_a_message_is_sent_and_its_turn_read_until_its_end() -> None:
         talk = talk_of(world)
         image = await talk.agent("default", ContainerId("c1"))
         session = await talk.open(image.image_id, Alias("test", "t1"), seeds=(SeedMessage(role="user", content="before"),))
-        sent = await talk.say(session.session_id, "hello", key="k1")
+        sent = await talk.send(session.session_id, "hello", key="k1")
         parts = [part async for part in talk.parts(sent)]
-        assert "".join(part.text for part in parts if isinstance(part, SaidText)) == "hello"
+        assert "".join(part.text for part in parts if isinstance(part, TextAdded)) == "hello"
         assert isinstance(parts[-1], TurnEnded)
-        again = await talk.say(session.session_id, "hello", key="k1")
+        again = await talk.send(session.session_id, "hello", key="k1")
         assert again.turn_id == sent.turn_id
         assert [part async for part in talk.parts(again)] == parts
         assert await talk.cursor(session) > 0
+        await talk.stop(sent)
+        await talk.ask(SessionDelete(session_id=session.session_id))
+        # As for a client that leaves the stream of a session that is gone.
         await talk.stop(sent)
 
 
@@ -37,16 +41,16 @@ async def test_what_is_out_of_reach_is_not_there() -> None:
         talk = talk_of(world)
         image = await talk.agent("default", ContainerId("c1"))
         session = await talk.open(image.image_id, None)
-        sent = await talk.say(session.session_id, "hello")
+        sent = await talk.send(session.session_id, "hello")
         stranger = talk_of(world, tenant_id=world.bolt.tenant_id)
         with pytest.raises(SessionNotFound):
             await stranger.session(session.session_id)
         with pytest.raises(NotFound):
             await stranger.turn(sent.turn_id)
         with pytest.raises(SessionNotFound):
-            await stranger.say(session.session_id, "hello")
+            await stranger.send(session.session_id, "hello")
         with pytest.raises(PermissionDenied):
-            await talk_of(world, permissions=frozenset({"agent:use"})).say(session.session_id, "hello")
+            await talk_of(world, permissions=frozenset({"agent:use"})).send(session.session_id, "hello")
         with anyio.fail_after(60):
             assert isinstance([part async for part in talk.parts(sent)][-1], TurnEnded)
 

@@ -5,7 +5,7 @@ from agentvm import Definition
 from agentvm.errors import Conflict
 from agentvm.gateways.routes import Ask, NoBody
 from agentvm.gateways.talk import Talk
-from agentvm.gateways.threads import find_question, find_thread, open_thread
+from agentvm.gateways.threads import find_named_turn, find_thread, open_thread
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.session import Alias
@@ -25,10 +25,11 @@ async def test_a_thread_belongs_to_its_agent_and_its_messages_have_the_names_of_
         assert await find_thread(other, talk, alias) is None
         with pytest.raises(Conflict):
             await open_thread(other, talk, alias)
-        sent = await talk.say(session.session_id, "hi", key="m1")
-        message_id = sent.turn.message_id
-        assert await find_question(talk, session, "m1") == message_id
-        assert await find_question(talk, session, sent.turn_id) == message_id
-        assert await find_question(talk, session, "m2") is None
+        sent = await talk.send(session.session_id, "hi", key="m1")
+        for named in ("m1", sent.turn_id):
+            found = await find_named_turn(talk, session, named)
+            assert found is not None
+            assert found.turn_id == sent.turn_id
+        assert await find_named_turn(talk, session, "m2") is None
         elsewhere = await talk.open(session.image_id, None)
-        assert await find_question(talk, elsewhere, sent.turn_id) is None
+        assert await find_named_turn(talk, elsewhere, sent.turn_id) is None

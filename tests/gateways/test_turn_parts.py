@@ -24,8 +24,8 @@ from agentvm.gateways.turn_parts import (
     CallMade,
     CallWaits,
     PartReader,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -71,8 +71,8 @@ def test_the_events_of_a_turn_become_parts_in_their_order() -> None:
         ended,
     ) == [
         AnswerBegun("m"),
-        SaidThinking("hm"),
-        SaidText("hi"),
+        ThinkingAdded("hm"),
+        TextAdded("hi"),
         CallBegun("c", "f"),
         CallInput("c", '{"a":1}'),
         CallMade("c", "f", {"a": 1}),
@@ -101,9 +101,9 @@ def test_a_draft_is_held_until_it_fits_or_makes_calls() -> None:
         about: Any = {"turn_id": TURN, "message_id": MESSAGE, "duration": 1, "usage": USED, "timestamp": 1}
         return TurnResponse(outcome=outcome, stop_reason="end_turn", **about)
 
-    assert read(*drafted("m1", "no"), *drafted("m2", "{}"), ended("completed"))[:2] == [AnswerBegun("m2"), SaidText("{}")]
+    assert read(*drafted("m1", "no"), *drafted("m2", "{}"), ended("completed"))[:2] == [AnswerBegun("m2"), TextAdded("{}")]
     assert [type(part) for part in read(*drafted("m1", "no"), ended("failed"))] == [TurnEnded]
     stopped = read(*drafted("m1", "no"), ended("interrupted"))
-    assert [type(part) for part in stopped] == [AnswerBegun, SaidText, AnswerEnded, TurnEnded]
+    assert [type(part) for part in stopped] == [AnswerBegun, TextAdded, AnswerEnded, TurnEnded]
     called = read(*drafted("m1", "no")[:2], ToolUseStart(tool_call_id="c", tool_name="look"))
-    assert [type(part) for part in called] == [AnswerBegun, SaidText, CallBegun]
+    assert [type(part) for part in called] == [AnswerBegun, TextAdded, CallBegun]

@@ -20,8 +20,8 @@ async def test_files_inside_a_message_become_attachments_and_references_stay() -
         session = await talk.open(image.image_id, None)
         picture = ImagePart(data=base64.b64encode(b"picture").decode(), media_type="image/png")
         there = ImagePart(data="https://example.com/x.png", media_type="image/*")
-        sent = await talk.say(session.session_id, (TextPart(text="see"), picture, there), key="k")
-        again = await talk.say(session.session_id, (TextPart(text="see"), picture, there), key="k")
+        sent = await talk.send(session.session_id, (TextPart(text="see"), picture, there), key="k")
+        again = await talk.send(session.session_id, (TextPart(text="see"), picture, there), key="k")
         assert again.turn_id == sent.turn_id
         log = talk.context().store.container(HOME).log(session.session_id)
         (message,) = await log.get_messages([sent.turn.message_id])

@@ -1,6 +1,7 @@
 """Search by vectors with a scripted embedder over real HTTP: what it means is said by its table of words."""
 
 import io
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from unittest.mock import patch
@@ -18,7 +19,8 @@ from agentvm.errors import NotAvailable
 from agentvm.knowledge import indexer
 from agentvm.knowledge.embed import pack
 from agentvm.knowledge.passages import IndexForm
-from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.account import User
+from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.secret import Secret
 from agentvm.model.tool_settings import EmbedderSettings, ToolSettings
 from agentvm.vm import AgentVM
@@ -43,11 +45,16 @@ def embeddings(asked: Asked) -> Replied:
 
 @asynccontextmanager
 async def opened(reply: Reply = embeddings) -> AsyncIterator[tuple[AgentVM, Web]]:
-    async with web(reply) as served:
-        embedder = EmbedderSettings(url=served.url("/v1/"), model="minilm", api_key=Secret("sk-embed"))
-        config = ServerConfig(system=SystemSettings(data_dir=MEMORY), tools=ToolSettings(embedder=embedder))
-        async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
-            yield vm, served
+    async with web(reply) as served, opened_with(served.url("/v1/")) as vm:
+        yield vm, served
+
+
+@asynccontextmanager
+async def opened_with(url: str) -> AsyncIterator[AgentVM]:
+    embedder = EmbedderSettings(url=url, model="minilm", api_key=Secret("sk-embed"))
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), tools=ToolSettings(embedder=embedder))
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        yield vm
 
 
 DOCUMENTS = [
@@ -85,6 +92,72 @@ async def test_tokens_that_cannot_be_believed_are_estimated(usage: dict[str, int
         ((_, entry),) = await vm.store.accounts(DEFAULT_TENANT).ledger.list()
         assert entry.usage.estimated
         assert 0 < entry.usage.input_tokens < 100
+
+
+ALICE = UserId("usr_alice")
+
+
+async def entered(vm: AgentVM) -> list[tuple[UserId | None, int, bool]]:
+    """The user, the input tokens and whether they are estimated, of each entry of the ledger."""
+    entries = await vm.store.accounts(DEFAULT_TENANT).ledger.list()
+    return [(entry.user_id, entry.usage.input_tokens, entry.usage.estimated) for _, entry in entries]
+
+
+async def test_a_call_that_is_stopped_is_entered_as_an_estimate_of_its_user() -> None:
+    is_asked, never = anyio.Event(), anyio.Event()
+
+    async def reply(asked: Asked) -> Replied:
+        is_asked.set()
+        await never.wait()
+        return Replied()
+
+    async with opened(reply) as (vm, _):
+        assert vm.knowledge.embedder is not None
+        alice = User(user_id=ALICE, tenant_id=DEFAULT_TENANT, external_id="alice", created_at=1, updated_at=1)
+        await vm.tenancy.access.add_user(alice)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(vm.knowledge.embedder.embed, DEFAULT_TENANT, ["green tea"], ALICE)
+                await is_asked.wait()
+                # What a crash would leave: the next start enters it.
+                asked = vm.store.accounts(DEFAULT_TENANT).asked
+                (call,) = await asked.of_turn("")
+                assert (call.user_id, call.driver, call.model, call.input_tokens) == (ALICE, "embedder", "minilm", 4)
+                tasks.cancel_scope.cancel()
+        assert await entered(vm) == [(ALICE, 4, True)]
+        assert await asked.of_turn("") == ()
+
+
+@pytest.mark.parametrize(
+    ("replied", "billed"),
+    [
+        (Replied(status=429), []),
+        (Replied(body=b"no json"), [(None, 4, True)]),
+        (Replied(body=msgspec.json.encode({"data": [], "usage": {"prompt_tokens": 3}})), [(None, 3, False)]),
+    ],
+)
+async def test_a_call_that_is_refused_is_free_and_one_that_was_answered_is_not(
+    replied: Replied, billed: list[tuple[UserId | None, int, bool]]
+) -> None:
+    async with opened(lambda asked: replied) as (vm, served):
+        assert vm.knowledge.embedder is not None
+        with anyio.fail_after(60), pytest.raises(NotAvailable):
+            await vm.knowledge.embedder.embed(DEFAULT_TENANT, ["green tea"])
+        assert len(served.asked) == 1
+        assert await entered(vm) == billed
+        assert await vm.store.accounts(DEFAULT_TENANT).asked.of_turn("") == ()
+
+
+async def test_a_call_to_an_endpoint_that_is_away_is_free() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1/"
+        async with opened_with(url) as vm:
+            assert vm.knowledge.embedder is not None
+            with anyio.fail_after(60), pytest.raises(NotAvailable, match="could not be reached"):
+                await vm.knowledge.embedder.embed(DEFAULT_TENANT, ["green tea"])
+            assert await entered(vm) == []
+            assert await vm.store.accounts(DEFAULT_TENANT).asked.of_turn("") == ()
 
 
 async def test_documents_beyond_the_bound_of_a_collection_are_not_embedded() -> None:
@@ -136,7 +209,7 @@ async def test_a_collection_is_searched_by_vectors() -> None:
         (Replied(status=500), "status 500"),
         (Replied(body=b"no json"), "form of OpenAI"),
         (Replied(body=b'{"data": []}'), "0 vectors for 3 texts"),
-        (Replied(body=msgspec.json.encode({"data": [{"index": n, "embedding": [0.0]} for n in range(3)]})), "is none"),
+        (Replied(body=msgspec.json.encode({"data": [{"index": n, "embedding": [0.0]} for n in range(3)]})), "invalid vector"),
         (Replied(body=msgspec.json.encode({"data": [{"index": 0, "embedding": [1.0]} for _ in range(3)]})), "not one for each"),
     ],
 )

@@ -43,7 +43,7 @@ async def test_an_older_index_serves_until_the_new_one_has_all_documents() -> No
 async def test_a_search_says_what_is_not_read_yet_and_what_cannot_be() -> None:
     async with opened() as vm:
         await vm.store.collections(DEFAULT_TENANT).create("books", 1)
-        with pytest.raises(NotFound, match="no collection none"):
+        with pytest.raises(NotFound, match="Collection not found: none"):
             await vm.knowledge.indexer.serve(DEFAULT_TENANT, "none", IndexForm(), 1)
         await put(vm, "a.txt", "green tea")
         await put(vm, "b.exe", "MZ")

@@ -7,15 +7,17 @@ from importlib.util import find_spec
 
 import anyio
 import pytest
-from tests.knowledge.documents import docx, pdf, zipped
+from tests.knowledge.documents import chinese_pdf, docx, pdf, zipped
 
 from agentvm.app import open_agentvm
 from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import InvalidInput, NotAvailable, NotFound
 from agentvm.errors.resource import ResourceNotFound
+from agentvm.knowledge.parse import parse
 from agentvm.model.account import Tenant
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
+from agentvm.model.tier import JobOwner
 from agentvm.resources.registry import Author, NewVersion
 from agentvm.vm import AgentVM
 
@@ -44,7 +46,12 @@ async def test_a_question_in_either_language_finds_its_passage_and_the_citation_
     async with opened() as vm:
         await publish(vm, {"documents": [{"id": "a.md", "title": "House rules", "text": TEXT}]})
         with anyio.fail_after(60):
-            for question, text in (("How hot is GREEN tea?", "80 degrees"), ("我可以退货吗", "七天之内"), ("ｔｅａ", "Green")):
+            for question, text in (
+                ("How hot is GREEN tea?", "80 degrees"),
+                ("退吗", "七天之内"),
+                ("ｔｅａ", "Green"),
+                ("brewing", "80"),
+            ):
                 found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], question)
                 first = found.passages[0]
                 assert text in first.text
@@ -77,15 +84,28 @@ async def test_files_are_read_in_a_jail_and_those_that_cannot_be_are_named() -> 
         assert "docx" in problems["c.exe"], "what can be read is listed"
 
 
+async def test_a_long_text_in_chinese_is_read_whole() -> None:
+    data = ("七天之内可以退货。\n" * 100_000).encode() + "茶叶保存一年。".encode()
+    async with opened() as vm:
+        with anyio.fail_after(60):
+            parsed = await parse(vm.jobs, JobOwner(tenant_id=DEFAULT_TENANT), "job_1", "a.txt", None, data)
+    assert parsed.pages[0].text.encode() == data
+
+
 @pytest.mark.skipif(find_spec("pypdfium2") is None, reason="the extra documents is not installed")
 async def test_pages_of_a_pdf_are_numbered_in_citations() -> None:
-    documents = [{"id": "a.pdf", "file": file(pdf("Returns within seven days"))}, {"id": "b.pdf", "file": file(b"%PDF-1.4")}]
+    whole, chinese = pdf("Returns within seven days"), chinese_pdf("七天之内可以退货。")
+    damaged = {"b.pdf": b"%PDF-1.4", "c.pdf": whole[: len(whole) // 2], "d.pdf": whole.replace(b"[3 0 R]", b"[2 0 R]")}
+    files = {"a.pdf": whole, "zh.pdf": chinese, **damaged}
     async with opened() as vm:
-        await publish(vm, {"documents": documents})
+        await publish(vm, {"documents": [{"id": name, "file": file(data)} for name, data in files.items()]})
         with anyio.fail_after(60):
             found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "returns")
-        assert [one.cite for one in found.passages] == [f"{SHOP}#a.pdf:p1:0-25"]
-        assert [one.problem for one in found.problems] == ["it is not a PDF, or it is damaged"]
+            assert [one.cite for one in found.passages] == [f"{SHOP}#a.pdf:p1:0-25"]
+            assert {one.document for one in found.problems} == damaged.keys()
+            assert {one.problem for one in found.problems} == {"it is not a PDF, or it is damaged", "its page 1 is damaged"}
+            found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "几天可以退货？")
+        assert [one.text for one in found.passages] == ["七天之内可以退货。"]
 
 
 async def test_the_knowledge_base_says_how_it_is_cut_and_how_much_is_found() -> None:
@@ -102,6 +122,13 @@ async def test_the_knowledge_base_says_how_it_is_cut_and_how_much_is_found() -> 
             assert len(found.passages) == 3
             assert all(len(one.text) <= 60 for one in found.passages)
             assert len((await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "tea", 5)).passages) == 5
+            # A citation may lead over passages, as one from before the texts were cut in another way does.
+            for start, end in ((4, 700), (58, 62), (0, len(text.rstrip()))):
+                assert (await vm.knowledge.open(DEFAULT_TENANT, f"{SHOP}#a:{start}-{end}")).text.split() == text[
+                    start:end
+                ].split()
+            with pytest.raises(InvalidInput, match="100,000"):
+                await vm.knowledge.open(DEFAULT_TENANT, f"{SHOP}#a:0-100001")
             await publish(vm, {"documents": [{"id": "a", "text": "x"}], "retrieval": {"mode": "embedding"}}, "vectors")
             with pytest.raises(NotAvailable, match="this server has none: the operator sets"):
                 await vm.knowledge.search(DEFAULT_TENANT, ["resource://knowledge/vectors@1.0.0"], "x")

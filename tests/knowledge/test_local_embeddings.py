@@ -15,6 +15,7 @@ from agentvm.drivers.gguf import has_pooling
 from agentvm.drivers.model_catalog import DEFAULT_MODEL
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import NotAvailable
+from agentvm.knowledge import local_embeddings
 from agentvm.knowledge.local_embeddings import local_name, open_local_embeddings
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.tool_settings import EmbedderSettings, ToolSettings
@@ -34,9 +35,10 @@ async def test_a_knowledge_base_is_searched_by_vectors_of_a_model_on_this_machin
 
 
 @installed
-async def test_a_text_that_is_longer_than_the_window_is_embedded_by_its_beginning() -> None:
+async def test_a_text_that_is_longer_than_the_window_is_embedded_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_embeddings, "WINDOW_MAX_TOKENS", 512)
     async with open_local_embeddings(DEFAULT_MODEL, None) as embeddings:
-        reply = await embeddings.ask(["word " * 20_000, "短文"])
+        reply = await embeddings.ask(["word " * 600, "短文"])
     lengths = {len(array("f", one.embedding)) for one in reply.data}
     assert (len(reply.data), len(lengths)) == (2, 1)
 

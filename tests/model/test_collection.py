@@ -21,6 +21,7 @@ def test_ids_cannot_be_those_of_erased_collections() -> None:
             msgspec.convert(wrong, CollectionId)
 
 
-def test_the_name_of_a_document_can_stand_in_a_uri() -> None:
+def test_the_name_of_a_document_can_stand_in_a_uri_and_is_that_of_a_file_below_a_folder() -> None:
     assert is_document_name("sales/价格.xlsx")
-    assert not any(map(is_document_name, ("a b", "a#b", "a\nb")))
+    assert is_document_name("..notes/v1..2.md")
+    assert not any(map(is_document_name, ("a b", "a#b", "a\nb", "../a", "a/../b", "a/./b", "/a", "a//b", "a/", ".", "..")))

@@ -8,6 +8,13 @@ def test_usage_adds_up_member_by_member() -> None:
     assert one + NO_USAGE == one
 
 
+def test_what_is_left_besides_a_part_is_never_less_than_nothing() -> None:
+    whole = Usage(input_tokens=5, output_tokens=2, cache_read_tokens=4, estimated=True)
+    part = Usage(input_tokens=3, output_tokens=9, cache_read_tokens=4)
+    assert whole - part == Usage(input_tokens=2, output_tokens=0, estimated=True)
+    assert whole - Usage(input_tokens=0, output_tokens=0) == whole
+
+
 def test_a_sum_with_an_estimate_is_an_estimate() -> None:
     guessed = Usage(input_tokens=1, output_tokens=1, estimated=True)
     assert (guessed + NO_USAGE).estimated

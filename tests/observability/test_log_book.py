@@ -29,7 +29,7 @@ def log_files_of(tmp_path: Path, *, most_bytes: int = 10_000_000, most_files: in
 
 @asynccontextmanager
 async def opened(kept: LogFiles | None = None, *, recent: int = 2_000, room: int = 1_000) -> AsyncIterator[LogBook]:
-    book = LogBook(lambda: 5, Redactor(), kept=recent, room=room)
+    book = LogBook(lambda: 5, Redactor(), entries_max=recent, room=room)
     if kept is not None:
         await book.keep(kept)
     try:

@@ -11,7 +11,7 @@ from agentvm.observability.sampler import DISK_FULL_BYTES
 
 
 def monitor(path: Path | None = None) -> Monitor:
-    return Monitor(clock=Ticking(), known=lambda provider, model: True, database=path)
+    return Monitor(clock=Ticking(), is_known=lambda provider, model: True, database=path)
 
 
 async def test_it_reads_a_runtime_that_it_watches(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ USED = Usage(input_tokens=11, output_tokens=7, cache_read_tokens=5, cache_write_
 async def sending(collector: Collector, **about: Any) -> AsyncIterator[Telemetry]:
     to = OtelSettings(endpoint=collector.url, export_seconds=3_600, **about)
     async with open_telemetry(
-        to, clock=Ticking(), known=lambda provider, model: True, tools=lambda: ("ok",), driver_of=str
+        to, clock=Ticking(), is_known=lambda provider, model: True, tools=lambda: ("ok",), driver_of=str
     ) as telemetry:
         telemetry.samples = tuple
         yield telemetry

@@ -11,11 +11,11 @@ from agentvm.observability.sampler import DISK_FULL_BYTES, RECENT_SAMPLES_MAX, S
 def test_the_worst_of_late_counts_and_is_forgotten() -> None:
     sampler = Sampler(lambda: None)
     assert sampler.lag == 0
-    sampler.look(0.4)
-    sampler.look(-0.1)
+    sampler.sample(0.4)
+    sampler.sample(-0.1)
     assert sampler.lag == 0.4
     for _ in range(RECENT_SAMPLES_MAX):
-        sampler.look(0.01)
+        sampler.sample(0.01)
     assert sampler.lag == 0.01
 
 
@@ -24,10 +24,10 @@ def test_a_disk_is_full_until_there_is_room_again() -> None:
     sampler = Sampler(lambda: free[0])
     assert not sampler.full
     free[0] -= 1
-    sampler.look(0)
+    sampler.sample(0)
     assert (sampler.full, sampler.disk_free) == (True, DISK_FULL_BYTES - 1)
     free[0] = 10 * DISK_FULL_BYTES
-    sampler.look(0)
+    sampler.sample(0)
     assert not sampler.full
     assert not Sampler(lambda: None).full
 

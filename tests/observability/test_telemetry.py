@@ -187,7 +187,7 @@ async def test_numbers_come_again_and_again() -> None:
 async def test_off_has_no_effector(otel: OtelSettings) -> None:
     config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY), otel=otel)
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
-        ecosystem = getattr(vm.runtime.journal._tell, "__self__", None)
+        ecosystem = getattr(vm.runtime.journal._broadcast, "__self__", None)
         names = {type(one).__name__ for one in getattr(ecosystem, "_effectors", ())}
     assert "Metrics" in names
     assert "Tracing" not in names
@@ -258,7 +258,7 @@ async def test_a_part_of_all_turns_can_be_sent() -> None:
     with collecting() as collector:
         to = OtelSettings(endpoint=collector.url, sample_ratio=0.5, metrics="off", export_seconds=3_600)
         async with open_telemetry(
-            to, clock=lambda: 1, known=lambda provider, model: True, tools=tuple, driver_of=str
+            to, clock=lambda: 1, is_known=lambda provider, model: True, tools=tuple, driver_of=str
         ) as opened:
             for number in range(400):
                 tell_turn(opened.tracing, f"turn_{number}")

@@ -17,7 +17,7 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Quota
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
-from agentvm.model.limits import Compaction, Limits
+from agentvm.model.limits import Compaction, Limits, MemorySettings
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.model.settings import TitleSource
@@ -142,6 +142,7 @@ async def open_desk(
     limits: Limits | None = None,
     compaction: Compaction | None = None,
     titles: TitleSource = "off",
+    memory: MemorySettings | None = None,
     tools: Sequence[Tool] = (),
     tool_settings: ToolSettings | None = None,
 ) -> AsyncIterator[Desk]:
@@ -151,6 +152,7 @@ async def open_desk(
         sessions=SessionSettings(titles=titles),
         limits=limits or Limits(),
         compaction=compaction or Compaction(),
+        memory=memory or MemorySettings(),
         tools=tool_settings or ToolSettings(),
     )
     drivers = {"scripted": driver or ScriptedDriver()}

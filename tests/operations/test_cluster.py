@@ -1,15 +1,17 @@
 from typing import Any
 
+import pytest
 from tests.server.http.fixtures import open_world
 
 from agentvm.version import VERSION
 
 
-async def test_a_server_alone_is_the_only_node() -> None:
+async def test_a_server_alone_is_the_only_node(request: pytest.FixtureRequest) -> None:
+    engine = "sqlite" if request.config.getoption("--engine") == "sqlite" else "postgresql"
     async with open_world() as world:
         told: Any = (await world.ask("GET", "/v1/cluster/nodes")).body
         (node,) = told["nodes"]
-        assert (told["isShared"], told["database"]["engine"]) == (False, "sqlite")
+        assert (told["isShared"], told["database"]["engine"]) == (False, engine)
         assert (node["nodeId"], node["version"], node["state"], node["runs"], node["sockets"]) == (0, VERSION, "up", 0, 0)
         assert node["isAsked"]
         assert node["isLeading"]

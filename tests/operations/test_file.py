@@ -1,5 +1,6 @@
 """Files of sessions over HTTP and the socket."""
 
+import base64
 import hashlib
 import io
 import zipfile
@@ -13,7 +14,7 @@ from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, SessionId
-from agentvm.sessions.session_files import SessionFileLibrary
+from agentvm.operations import file as module
 from agentvm.storage.attachments import CHUNK_BYTES
 
 BODY = b"\x00<script>\xff" + b"x" * CHUNK_BYTES
@@ -134,19 +135,38 @@ async def test_a_stranger_reaches_nothing() -> None:
         assert (await ask(world, "GET", "files/a")).raw == b"secret"
 
 
-async def test_the_socket_lists_and_deletes_and_others_hear_of_it() -> None:
+async def test_the_socket_writes_lists_reads_and_deletes() -> None:
     async with open_desk() as desk:
         await desk.ask("container_create", containerId="c1")
         image = (await desk.ask("image_create", containerId="c1", config={"name": "Chat"}))["record"]
-        session_id = image["sessionId"]
+        session_id, data = image["sessionId"], base64.b64encode(b"\x00hi").decode()
         await desk.ask("session_messages", sessionId=session_id)
-        library = desk.peer.workspace
-        await SessionFileLibrary(library).put(session_id, "a/b.txt", io.BytesIO(b"hi"), executable=False)
+        written = await desk.ask("file_write", sessionId=session_id, path="a/b.txt", data=data, executable=True)
         listed = await desk.ask("file_list", sessionId=session_id)
         assert [file["path"] for file in listed["files"]] == ["a/b.txt"]
-        assert (await desk.ask("file_get", sessionId=session_id, path="a/b.txt"))["file"] == listed["files"][0]
+        assert (
+            (await desk.ask("file_get", sessionId=session_id, path="a/b.txt"))["file"] == listed["files"][0] == written["file"]
+        )
+        found = await desk.ask("file_read", sessionId=session_id, path="a/b.txt")
+        assert (found["data"], found["file"]["executable"]) == (data, True)
         await desk.ask("file_delete", sessionId=session_id, path="a/b.txt")
         assert (await desk.ask("file_get", sessionId=session_id, path="a/b.txt"))["errorCode"] == "file_not_found"
+
+
+async def test_a_file_that_is_too_large_for_a_frame_is_refused_with_the_way_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_desk() as desk:
+        await desk.ask("container_create", containerId="c1")
+        session_id = (await desk.ask("image_create", containerId="c1", config={"name": "Chat"}))["record"]["sessionId"]
+        large = base64.b64encode(b"x" * 100).decode()
+        await desk.ask("file_write", sessionId=session_id, path="a", data=large)
+        monkeypatch.setattr(module, "FRAME_MAX_BYTES", 99)
+        for command, fields in (("file_write", {"data": large}), ("file_read", {})):
+            refused = await desk.ask(command, sessionId=session_id, path="a", **fields)
+            assert (refused["errorCode"], "over HTTP" in refused["error"]) == ("invalid_input", True)
+        refused = await desk.ask("file_write", sessionId=session_id, path="../a", data="")
+        assert refused["errorCode"] == "file_path_invalid"
 
 
 async def test_earlier_states_of_a_file_are_listed_and_downloaded() -> None:

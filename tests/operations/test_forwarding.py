@@ -8,6 +8,7 @@ from tests.cluster.talking import Talker
 from agentvm.errors import AgentBusy
 from agentvm.errors.cluster import NodeSilent
 from agentvm.model.ids import ImageId, SessionId, TurnId
+from agentvm.operations import forwarding
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.forwarding import FORWARDED
 from agentvm.operations.table import BY_NAME
@@ -35,6 +36,16 @@ async def test_a_message_waits_behind_a_turn_that_runs_on_another_node(
     turn = await nodes[1].store.tenant(b.peer.tenant_id).find_turn(TurnId(str(sent.turn_id)))
     assert turn is not None
     assert turn.outcome == "completed"
+
+
+async def test_a_message_that_waits_long_for_its_commit_is_neither_cut_off_nor_refused(
+    nodes: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "PATIENCE_SECONDS", 0.0)
+    talker = Talker(nodes[0])
+    image_id, _ = await talker.create()
+    sent = await talker.send(image_id, "hello")
+    assert (await talker.until("turn_response"))[-1]["context"]["turnId"] == sent.turn_id
 
 
 async def test_a_message_without_a_key_is_not_sent_again_when_its_node_falls_silent_and_one_with_a_key_is(

@@ -5,7 +5,7 @@ from tests.server.http.fixtures import open_world
 from agentvm.errors import PermissionDenied
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.operations.context import Context
-from agentvm.operations.gate import carry_out
+from agentvm.operations.gate import execute
 from agentvm.operations.session import SessionPin
 from agentvm.operations.table import BY_NAME
 
@@ -20,9 +20,9 @@ async def test_the_outcome_of_a_write_is_audited_whichever_way_it_was_asked() ->
             return Context(vm=world.vm, workspace=world.vm.workspace(principal), target=session_id)
 
         pin, request = BY_NAME["session.pin"], SessionPin(session_id=session_id)  # type: ignore[arg-type]  # a plain text
-        await carry_out(pin, context_of(EVERYTHING), request)
+        await execute(pin, context_of(EVERYTHING), request)
         with pytest.raises(PermissionDenied):
-            await carry_out(pin, context_of(frozenset()), request)
+            await execute(pin, context_of(frozenset()), request)
         entries = await world.audit(tenant_id)
         assert ("session.change", session_id, "ok") in entries
         assert ("session.change", session_id, "refused:permission_denied") in entries
@@ -36,7 +36,7 @@ async def test_an_operation_waits_until_the_turns_of_the_previous_run_are_known(
         done = anyio.Event()
 
         async def pin() -> None:
-            await carry_out(BY_NAME["session.pin"], context, SessionPin(session_id=session_id))  # type: ignore[arg-type]
+            await execute(BY_NAME["session.pin"], context, SessionPin(session_id=session_id))  # type: ignore[arg-type]
             done.set()
 
         world.vm.runtime.recovered = anyio.Event()

@@ -1,9 +1,10 @@
 import msgspec
 import pytest
 
-from agentvm.errors import SessionNotFound
+from agentvm.errors import InvalidInput, SessionNotFound
 from agentvm.operations import tenant
-from agentvm.operations.http_face import HttpFace
+from agentvm.operations.http_face import HttpFace, NoFields
+from agentvm.operations.numbers import Number
 from agentvm.operations.operation import Http, Operation
 from agentvm.protocol.requests import Reply, Request
 
@@ -45,6 +46,20 @@ def test_a_get_takes_all_but_the_path_from_the_query_and_names_things_by_their_n
     assert names == ["container", "dryRun", "limit"]
     query = msgspec.convert({"container": "c", "limit": "7"}, got.query, strict=False)
     assert got.request({"session_id": "s"}, query, None) == ListNames(session_id="s", container_id="c", limit=7)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "٣", str(2**53), "9" * 5_000])
+def test_a_number_in_the_path_is_one_within_its_bounds(text: str) -> None:
+    class ShowEntry(Request[ListReply]):
+        number: Number
+
+    row = Operation(
+        name="entry.show", group="entries", request=ShowEntry, reply=ListReply, function=list_names, needs=(), http=None
+    )
+    got = HttpFace(row, Http("GET", "/v1/entries/{number}"))
+    assert got.request({"number": "7"}, NoFields(), None) == ShowEntry(number=7)
+    with pytest.raises(InvalidInput, match="number must be a whole number"):
+        got.request({"number": text}, NoFields(), None)
 
 
 def test_a_post_takes_its_fields_from_the_body_but_for_those_of_the_query() -> None:

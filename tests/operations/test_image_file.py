@@ -128,6 +128,55 @@ async def test_resources_of_the_same_name_and_other_content_are_kept() -> None:
         assert loaded.body["image"]["config"]["systemPrompt"] == "Be brief."
 
 
+async def build_with_agents(world: World) -> dict[str, Any]:
+    """An image of acme that calls one agent and hands over to another."""
+    key = world.acme.admin
+    await publish(world, key, "agents", "clerk", {"systemPrompt": "Look it up."})
+    await publish(world, key, "agents", "cashier", {"systemPrompt": "Take the money."})
+    ask = {"description": "Ask.", "runtime": "agent", "entry": "resource://agents/clerk"}
+    await publish(world, key, "tools", "ask", ask)
+    front = {"systemPrompt": "Greet.", "tools": ["resource://tools/ask"], "handoffs": ["resource://agents/cashier"]}
+    await publish(world, key, "agents", "front", front)
+    config = {"definition": "resource://agents/front"}
+    made = await world.ask("POST", "/v1/images", {"container": "shop", "config": config}, key=key)
+    image: dict[str, Any] = made.body["image"]
+    assert image["config"]["handoffs"] == ["resource://agents/cashier@1.0.0"]
+    assert sorted(image["config"]["agents"]) == ["resource://agents/cashier@1.0.0", "resource://agents/clerk@1.0.0"]
+    return image
+
+
+async def test_agents_of_an_image_are_the_same_under_other_versions() -> None:
+    async with open_world() as world:
+        data = await saved(world, await build_with_agents(world), world.acme.admin)
+        for name in ("clerk", "cashier"):
+            await publish(world, world.bolt.admin, "agents", name, {"systemPrompt": "Ours."})
+        path = "/v1/images/load?container=shop&onConflict=newVersion"
+        loaded = await world.ask("POST", path, raw=data, key=world.bolt.admin)
+        assert loaded.status == 201, loaded.raw
+        copy = await saved(world, loaded.body["image"], world.bolt.admin)
+        rendered = read_image_file(copy)[0].definition.rendered
+        assert rendered is not None
+        assert {agent.system_prompt for agent in rendered.agents.values()} == {"Look it up.", "Take the money."}
+
+
+@pytest.mark.parametrize("name", ["clerk", "cashier"])
+async def test_a_file_whose_agents_were_altered_makes_no_image(name: str) -> None:
+    async with open_world() as world:
+        data = await saved(world, await build_with_agents(world), world.acme.admin)
+        definition = read_image_file(data)[0].definition
+        rendered = definition.rendered
+        assert rendered is not None
+        agents = {
+            uri: msgspec.structs.replace(agent, system_prompt="Obey me.") if name in uri else agent
+            for uri, agent in rendered.agents.items()
+        }
+        other = msgspec.structs.replace(definition, rendered=msgspec.structs.replace(rendered, agents=agents))
+        reply = await world.ask(
+            "POST", "/v1/images/load?container=shop", raw=resealed(data, definition=other), key=world.bolt.admin
+        )
+        assert "in its agents" in reply.body["error"]["message"]
+
+
 async def test_a_file_needs_the_rights_to_what_is_in_it() -> None:
     async with open_world() as world:
         image = await build(world)
@@ -152,6 +201,9 @@ async def test_a_tag_means_one_image_of_a_container_and_names_an_agent() -> None
         for image_id in ids:
             tagged = await world.ask("PUT", f"/v1/images/{image_id}/tags/stable", key=key)
             assert tagged.body["tags"] == ["stable"]
+        listed = await world.ask("GET", "/v1/images?tag=stable&container=shop", key=key)
+        assert [item["imageId"] for item in listed.items] == ids[1:]
+        assert (await world.ask("GET", "/v1/images?tag=stable", key=key)).items == []
         assert (await world.ask("GET", f"/v1/images/{ids[0]}/tags", key=key)).body["tags"] == []
         asked = {"content": "hi", "agent": "image:stable", "container": "shop"}
         assert (await world.ask("POST", "/v1/messages", asked, key=key)).body["imageId"] == ids[1]

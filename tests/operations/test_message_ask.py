@@ -1,5 +1,5 @@
 import anyio
-from tests.server.http.fixtures import open_world
+from tests.server.http.fixtures import Reply, open_world
 
 from agentvm.model.account import Quota
 
@@ -23,6 +23,49 @@ async def test_a_message_is_answered_when_its_turn_has_ended() -> None:
         assert sorted(action for action, _, _ in await world.audit(world.acme.tenant_id)) == ["image.create", "session.open"]
 
 
+async def test_a_message_that_is_sent_twice_begins_one_turn_without_a_thread_too() -> None:
+    async with open_world() as world:
+
+        async def ask(**said: object) -> Reply:
+            return await world.ask("POST", "/v1/messages", {"content": "hello", **said}, key=world.acme.user)
+
+        first = await ask(clientMessageId="k1")
+        assert (await ask(clientMessageId="k1")).body == first.body
+        streamed = await ask(clientMessageId="k1", stream=True)
+        assert f'"turnId":"{first.body["turnId"]}"' in streamed.raw.decode()
+        for elsewhere in ({"thread": "mine"}, {"clientMessageId": "k2"}, {"thread": "mine", "clientMessageId": "k3"}):
+            other = await ask(**{"clientMessageId": "k1", **elsewhere})
+            assert other.body["turnId"] != first.body["turnId"], elsewhere
+        foreign = await world.ask("POST", "/v1/messages", {"content": "hello", "clientMessageId": "k1"}, key=world.bolt.user)
+        assert foreign.body["sessionId"] != first.body["sessionId"]
+        assert len((await world.ask("GET", "/v1/turns", key=world.acme.admin)).items) == 4
+
+
+async def test_another_text_under_the_name_of_a_message_is_refused() -> None:
+    async with open_world() as world:
+        for place in ({}, {"thread": "mine"}):
+            said = {"content": "hello", "clientMessageId": "k1", **place}
+            assert (await world.ask("POST", "/v1/messages", said, key=world.acme.user)).status == 200
+            other = await world.ask("POST", "/v1/messages", {**said, "content": "bye"}, key=world.acme.user)
+            assert (other.status, other.code) == (422, "unprocessable")
+        assert len((await world.ask("GET", "/v1/turns", key=world.acme.admin)).items) == 2
+
+
+async def test_of_many_equal_messages_at_once_one_begins_a_turn() -> None:
+    async with open_world() as world:
+        answers: list[str] = []
+
+        async def send() -> None:
+            said = {"content": "hello", "clientMessageId": "k1"}
+            answers.append((await world.ask("POST", "/v1/messages", said, key=world.acme.user)).body["turnId"])
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(send)
+        assert len(answers) == 8
+        assert len(set(answers)) == 1
+
+
 async def test_a_message_is_answered_as_events_whose_ids_are_cursors() -> None:
     async with open_world() as world:
         reply = await world.ask("POST", "/v1/messages", {"content": "hello", "stream": True}, key=world.acme.user)
@@ -42,6 +85,18 @@ async def test_a_message_needs_the_right_to_read_the_answer_and_one_address() ->
         assert (await world.ask("POST", "/v1/messages", nobody, key=world.acme.user)).code == "definition_not_found"
         chosen = {"content": "hi", "options": {"model": "scripted/other"}}
         assert (await world.ask("POST", "/v1/messages", chosen, key=world.acme.user)).code == "unprocessable"
+
+
+async def test_an_option_that_nobody_reads_is_refused_and_the_right_one_named() -> None:
+    async with open_world() as world:
+        for route in ("/v1/messages", "/v1/run"):
+            said = {"content": "hi", "options": {"max_tokens": 5}}
+            refused = await world.ask("POST", route, said, key=world.acme.user)
+            assert (refused.status, refused.code) == (400, "invalid_input")
+            assert "no field options.max_tokens; did you mean maxTokens?" in refused.body["error"]["message"]
+        known = {"content": "hi", "options": {"maxTokens": 5, "tools": [{"name": "t"}]}}
+        assert (await world.ask("POST", "/v1/messages", known, key=world.acme.user)).status == 200
+        assert len((await world.ask("GET", "/v1/turns", key=world.acme.admin)).items) == 1
 
 
 async def test_an_answer_of_a_wanted_form_is_given_as_json_or_as_a_failure() -> None:

@@ -46,9 +46,16 @@ async def test_a_failure_of_the_tool_or_its_input_is_a_result() -> None:
     async with open_world() as world:
         tool = await publish(world, "fails", entry="def run(n):\n    raise ValueError(n)")
         failed = (await invoke(world, tool, input={"n": 1}))["output"]
-        assert (failed["type"], "ValueError: 1" in failed["value"]) == ("error-text", True)
+        assert (failed["type"], "ValueError: 1" in failed["value"]["stderr"]) == ("error-json", True)
         misfit = (await invoke(world, tool, input={"n": "x"}))["output"]
         assert (misfit["type"], "does not fit" in misfit["value"]) == ("error-text", True)
+
+
+async def test_a_program_that_takes_too_long_is_told_with_all_that_it_wrote() -> None:
+    async with open_world() as world:
+        tool = await publish(world, "slow", entry="def run(n):\n    print('so far')\n    while True: pass", timeoutMs=400)
+        output = (await invoke(world, tool, input={"n": 1}))["output"]
+        assert (output["type"], output["value"]["timedOut"], output["value"]["stdout"]) == ("error-json", True, "so far\n")
 
 
 async def test_a_call_that_needs_an_approval_is_made_only_for_those_who_may_give_it() -> None:

@@ -61,6 +61,9 @@ async def test_every_refused_send_is_also_told_by_an_event_of_its_image() -> Non
         assert (await client.refused("message.send", instanceId="inst_gone", content="x"))[0] == -32602
         errors = [event for event in client.events if event["type"] == "error"]
         assert [event["context"].get("imageId") for event in errors] == ["img_none", image_id, None, None]
+        # What has an image has an instance, or the clients would show it in every conversation.
+        named = ["inst_none", image_id.replace("img_", "inst_"), None, "inst_gone"]
+        assert [event["context"].get("instanceId") for event in errors] == named
         assert (await client.ask("image.messages", imageId=image_id))["messages"] == []
 
 
@@ -100,3 +103,18 @@ async def test_a_message_may_choose_how_deep_its_turn_thinks_and_nothing_is_igno
         refused = {"providerOptions": {"anthropic": {"effort": "high"}}}
         assert (await client.refused("message.send", imageId=image_id, content="Hi", options=refused))[0] == -32602
         assert (await client.refused("message.send", imageId=image_id, content="Hi", options={"thinking": "much"}))[0] == -32602
+
+
+async def test_an_agent_that_thought_can_be_told_not_to() -> None:
+    asked: list[Prompt] = []
+
+    def script(prompt: Prompt) -> list[ScriptStep]:
+        asked.append(prompt)
+        return reply("Hello")
+
+    async with open_rpc_client(ScriptedDriver(script)) as (_, client):
+        image_id = (await client.ask("image.create", thinking="high"))["record"]["imageId"]
+        await client.ask("message.send", imageId=image_id, content="Hi")
+        await client.ask("image.update", imageId=image_id, updates={"thinking": "disabled"})
+        await client.ask("message.send", imageId=image_id, content="Hi")
+    assert [prompt.thinking for prompt in asked] == [32_000, None]

@@ -51,8 +51,15 @@ async def test_a_failure_of_the_code_is_a_result_and_not_an_error() -> None:
         ({"engine": "command", "code": "1"}, "invalid_input"),
         ({"engine": "python", "argv": ["ls"]}, "invalid_input"),
         ({"engine": "cobol", "code": "1"}, "invalid_input"),
+        ({"engine": "shell", "code": "true", "script": True}, "invalid_input"),
         ({"argv": ["no-such-program"]}, "tier_unavailable"),
         ({"engine": "python", "code": "1", "files": {"../x": "1"}}, "invalid_input"),
+        ({"engine": "python", "code": "1", "files": {"x" * 256: "1"}}, "invalid_input"),
+        ({"engine": "python", "code": "1", "files": {"a": "1", "a/b": "1"}}, "invalid_input"),
+        ({"engine": "python", "code": "1", "skills": {"a": "1", "a/b": "1"}}, "invalid_input"),
+        ({"engine": "python", "code": "1", "inputs": {"ü" * 128: "1"}}, "invalid_input"),
+        ({"engine": "python", "code": "1", "files": {"a": "1"}, "executable": ["b"]}, "invalid_input"),
+        ({"argv": ["echo", "a\0b"]}, "invalid_input"),
         ({"engine": "python", "code": "1", "files": {"x": "1" * 2000}, "limits": {"fileBytes": 1000}}, "workspace_full"),
         ({"engine": "python", "code": "1", "sandbox": "resource://sandboxes/none"}, "resource_not_found"),
     ],
@@ -125,3 +132,17 @@ async def test_tiers_of_a_tenant_narrow_those_of_the_operator_and_never_widen_th
         await change(world.acme.admin, walls=["pid"])
         reply = await world.ask("POST", PATH, body, key=world.acme.admin)
         assert "lacks wall machine" in reply.body["error"]["message"]
+
+
+async def test_tiers_are_listed_with_their_engines_and_walls() -> None:
+    async with open_world() as world:
+        reply = await world.ask("GET", "/v1/sandboxes/tiers", key=world.acme.admin)
+        assert reply.status == 200, reply.raw
+        tiers = {tier["tier"]: tier for tier in reply.body["tiers"]}
+        assert list(tiers) == ["isolate", "process"]
+        process = tiers["process"]
+        assert {"python", "shell", "command"} <= set(process["engines"])
+        assert {"process", "rlimits", "seccomp"} <= set(process["walls"])
+        assert process["network"] == ("net" in process["walls"])
+        assert not any(engine.startswith("binary:") for engine in process["engines"])
+        assert "missing" not in process

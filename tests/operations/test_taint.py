@@ -54,7 +54,7 @@ def chat(*steps: Any) -> Any:
 
 
 async def test_a_summary_of_strangers_text_is_their_text_also_in_a_fork() -> None:
-    async with chat(*TALK, reply("A summary."), *SEND, *SEND) as desk:
+    async with chat(*TALK, reply("A summary."), *SEND * 4) as desk:
         image = await desk.create_image(definition="reader")
         for content in ("read it", "and", "so"):
             await say(desk, image, content)
@@ -62,7 +62,8 @@ async def test_a_summary_of_strangers_text_is_their_text_also_in_a_fork() -> Non
         summaries = await desk.vm.store.tenant(DEFAULT_TENANT).sessions(None).summaries(image["sessionId"])
         assert [summary.tainted for summary in summaries or ()] == [True]
         fork = (await desk.ask("session_fork", sessionId=image["sessionId"]))["session"]
-        for session in (image, fork):
+        # The second message of each finds its history in memory.
+        for session in (image, fork, image, fork):
             assert denials(await say(desk, session, "send it")) == ["The call was denied: operator rule 1: tainted, send"]
 
 

@@ -55,7 +55,7 @@ async def test_an_administrator_sees_their_own_tenant_and_no_other() -> None:
         foreign = await world.ask("GET", "/v1/tenants/bolt", key=world.acme.admin)
         absent = await world.ask("GET", "/v1/tenants/nope", key=world.acme.admin)
         assert foreign.status == 404
-        assert foreign.but_its_id() == absent.but_its_id()
+        assert foreign.but_its_id("bolt") == absent.but_its_id("nope")
         assert (await world.ask("PUT", "/v1/tenants/acme", {"plan": "pro"}, key=world.acme.admin)).status == 403
         assert (await world.ask("GET", "/v1/tenants", key=world.acme.admin)).status == 403
 

@@ -9,10 +9,11 @@ from tests.operations.test_tool import answer_to, struck, waiting
 
 from agentvm.errors.tool import WaitForbidden
 from agentvm.model.account import UserRole
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId, UserId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, KeyId, SessionId, TurnId, UserId
+from agentvm.model.policy import Approval
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.model.wait import ToolWait, WaitId
-from agentvm.operations.wait_answer import check_audience
+from agentvm.operations.wait_answer import check_audience, why_not_answer
 from agentvm.storage.sessions import TurnQuery
 
 pytestmark = pytest.mark.anyio
@@ -153,6 +154,20 @@ def test_who_may_answer(
     )
     with nullcontext() if may else pytest.raises(WaitForbidden):
         check_audience(principal, wait)
+
+
+@pytest.mark.parametrize(
+    ("sender_key", "key", "may"), [("k1", "k1", False), ("k1", "k2", True), (None, None, False), (None, "k2", True)]
+)
+def test_a_key_without_a_user_does_not_approve_what_it_has_sent_itself(
+    sender_key: str | None, key: str | None, may: bool
+) -> None:
+    principal = Principal(
+        tenant_id=DEFAULT_TENANT, key_id=None if key is None else KeyId(key), permissions=MEMBER | {"tenants:admin"}
+    )
+    approval = Approval(audience="admins", not_sender=True)
+    why = why_not_answer(principal, approval, None, None if sender_key is None else KeyId(sender_key))
+    assert (why is None) == may
 
 
 async def test_a_key_that_may_not_read_sessions_sees_no_content_of_a_wait() -> None:

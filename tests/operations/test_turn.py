@@ -30,6 +30,24 @@ async def test_turns_are_listed_newest_first_page_by_page() -> None:
         assert refused.code == "invalid_input"
 
 
+async def test_the_messages_of_a_session_come_with_the_price_model_and_time_of_their_turns() -> None:
+    async with open_world() as world:
+        session = await talk(world, world.acme.tenant_id, "alice", "one", "two three")
+        newest, oldest = await turns(world, session)
+        path = f"/v1/sessions/{session}/messages?tenant=acme&reason=a+test"
+        page = (await world.ask("GET", f"{path}&turns=true")).body
+        assert page["turns"] == [oldest, newest]
+        assert [message["turnId"] for message in page["items"]] == [turn["turnId"] for turn in (oldest, oldest, newest, newest)]
+        last = (await world.ask("GET", f"{path}&turns=true&order=newest&limit=1")).body
+        assert last["turns"] == [newest]
+        assert "turns" not in (await world.ask("GET", path)).body
+        # What a fork begins with was paid for in the session that it comes from.
+        fork = (await world.ask("POST", f"/v1/sessions/{session}/fork?tenant=acme", {})).body
+        query = "turns=true&tenant=acme&reason=a+test"
+        copied = (await world.ask("GET", f"/v1/sessions/{fork['sessionId']}/messages?{query}")).body
+        assert (len(copied["items"]), copied["turns"]) == (4, [])
+
+
 async def test_a_slow_turn_is_found_without_knowing_its_session() -> None:
     async with open_world() as world:
         session = await talk(world, world.acme.tenant_id, "alice", "one", "two")
@@ -100,12 +118,13 @@ async def test_a_turn_that_another_may_not_see_is_not_there() -> None:
         session = await talk(world, world.acme.tenant_id, "zoe", "mine")
         (row,) = await turns(world, session)
         paths = (f"/v1/turns/{row['turnId']}", f"/v1/turns/{row['turnId']}/events", f"/v1/turns?session={session}")
-        nothing = ("/v1/turns/turn_x", "/v1/turns/turn_x/events", "/v1/turns?session=x")
+        nothing = ("/v1/turns/turn_x", "/v1/turns/turn_x/events", "/v1/turns?session=sess_x")
         for key in (world.acme.user, world.bolt.admin):
             for path, absent in zip(paths, nothing, strict=True):
                 refused = await world.ask("GET", path, key=key)
                 assert refused.status == 404
-                assert refused.but_its_id() == (await world.ask("GET", absent, key=key)).but_its_id()
+                unknown = await world.ask("GET", absent, key=key)
+                assert refused.but_its_id(row["turnId"], session) == unknown.but_its_id("turn_x", "sess_x")
         for path in paths:
             assert (await world.ask("GET", path, key=world.acme.admin)).status == 200
         blind = await world.key(world.acme.tenant_id, ["metrics:read"])

@@ -10,10 +10,10 @@ from agentvm.operations.turn_sources import changed, name_of
 async def test_what_is_not_there_is_named() -> None:
     async with open_world() as world:
         for path, said in (
-            ("/v1/schedules/sched_x", "There is no schedule sched_x"),
-            ("/v1/schedules/sched_x/runs", "There is no schedule sched_x"),
-            ("/v1/triggers/trig_x", "There is no trigger trig_x"),
-            ("/v1/triggers/trig_x/runs", "There is no trigger trig_x"),
+            ("/v1/schedules/sched_x", "Schedule not found: sched_x"),
+            ("/v1/schedules/sched_x/runs", "Schedule not found: sched_x"),
+            ("/v1/triggers/trig_x", "Trigger not found: trig_x"),
+            ("/v1/triggers/trig_x/runs", "Trigger not found: trig_x"),
         ):
             refused = await world.ask("GET", path, key=world.acme.user)
             assert (refused.status, refused.body["error"]["message"]) == (404, said)

@@ -125,7 +125,9 @@ async def test_the_last_owner_stays_unless_the_operator_says_otherwise() -> None
             assert (reply.status, reply.code) == (409, "conflict")
             assert "last owner" in reply.body["error"]["message"]
         assert (await world.ask("DELETE", f"/v1/users/{first}", key=key)).status == 409
+        assert (await world.ask("GET", f"/v1/users/{first}", key=key)).body["isLastOwner"] is True
         assert (await world.ask("PUT", f"/v1/users/{first}", {"displayName": "One"}, key=key)).status == 200
         second = await world.user(tenant_id, "second", "owner")
+        assert (await world.ask("GET", f"/v1/users/{first}", key=key)).body.get("isLastOwner") is None
         assert (await world.ask("PUT", f"/v1/users/{first}", {"role": "admin"}, key=key)).status == 200
         assert (await world.ask("DELETE", f"/v1/users/{second}?tenant=acme")).status == 204

@@ -30,6 +30,18 @@ def test_a_single_question_takes_its_content_with_or_without_its_key(result: obj
     assert answers_of(asking(place=FORM), result) == accepted
 
 
+def test_a_field_that_is_left_out_has_the_default_of_its_form() -> None:
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}},
+    }
+    form = Question(mode="form", message="Where?", schema=schema)
+    for content, days in (({"city": "Bonn"}, 3), ({"city": "Bonn", "days": 1}, 1)):
+        assert answers_of(asking(place=form), content) == {
+            "place": {"action": "accept", "content": {"city": "Bonn", "days": days}}
+        }
+
+
 def test_each_of_several_questions_is_answered_or_declined() -> None:
     assert answers_of(asking(place=FORM, login=PAGE), {"login": True}) == {
         "place": {"action": "decline"},

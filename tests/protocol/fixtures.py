@@ -44,6 +44,8 @@ _REQUESTS: dict[str, dict[str, object]] = {
     "memory_delete": {"containerId": "c1", "memoryId": "mem_1"},
     "file_get": {"sessionId": "sess_1", "path": "notes.txt"},
     "file_versions": {"sessionId": "sess_1", "path": "notes.txt"},
+    "file_read": {"sessionId": "sess_1", "path": "notes.txt"},
+    "file_write": {"sessionId": "sess_1", "path": "notes.txt", "data": "aGk="},
     "file_delete": {"sessionId": "sess_1", "path": "notes.txt"},
     "definition_get": {"definitionName": "default"},
     "definition_register": {"definition": {"name": "poet", "systemPrompt": "rhyme", "tools": []}},

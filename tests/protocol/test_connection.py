@@ -82,11 +82,12 @@ def test_half_of_a_surrogate_pair_is_received_as_the_replacement_character(text:
     assert received.request.content == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-@pytest.mark.parametrize("depth", [*range(850, 1_050, 3), 5_000])
-def test_nesting_of_any_depth_is_received_without_an_exception(depth: int) -> None:
-    nested = '{"a":' * depth + "1" + "}" * depth
-    data = f'{{"requestId":"r","containerId":"c","config":{{"mcpServers":{nested}}}}}'
-    assert isinstance(PeerConnection("c", CODEC).receive(f'{{"type":"image_create_request","data":{data}}}'), RECEIVED)
+def test_nesting_of_any_depth_is_received_without_an_exception() -> None:
+    for depth in (*range(850, 1_050, 3), 5_000):
+        nested = '{"a":' * depth + "1" + "}" * depth
+        data = f'{{"requestId":"r","containerId":"c","config":{{"mcpServers":{nested}}}}}'
+        received = PeerConnection("c", CODEC).receive(f'{{"type":"image_create_request","data":{data}}}')
+        assert isinstance(received, RECEIVED), depth
 
 
 @pytest.mark.parametrize("text", ["", "not json", "null", "[]", "1", '"text"', "{", '{"type":5}', "NaN", '{"a":NaN}', "{}x"])
@@ -142,14 +143,16 @@ def test_a_well_formed_request_becomes_its_command(name: str) -> None:
     assert received.request_id == "req_1"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+EVERY_MEMBER = [(name, member) for name in COMMANDS for member in REQUESTS[name]]
+
+
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_member_of_the_wrong_type_is_refused_to_the_one_who_asked(name: str, wrong: object) -> None:
-    for member in REQUESTS[name]:
+def test_a_member_of_the_wrong_type_is_refused_to_the_one_who_asked(wrong: object) -> None:
+    for name, member in EVERY_MEMBER:
         if name.startswith("resource_") and member in OPEN and isinstance(wrong, dict):
             continue
         received = PeerConnection("c", CODEC).receive(request(name, {**REQUESTS[name], member: wrong}))
-        assert isinstance(received, CommandRefused), member
+        assert isinstance(received, CommandRefused), (name, member)
         assert (received.name, received.request_id, received.error.code) == (name, "req_1", "invalid_input")
 
 

@@ -163,7 +163,8 @@ def test_a_history_has_calls_as_parts_of_their_message() -> None:
 def test_a_refused_message_is_told_to_its_sender_under_its_image() -> None:
     frame = encode_send_error(RpcProblem(404, "Image not found: x"), "image_not_found", "img_x", None, 7)
     said = json.loads(frame.bare)["params"]["event"]
-    assert (said["type"], said["data"]["message"], said["context"]) == ("error", "Image not found: x", {"imageId": "img_x"})
+    context = {"instanceId": "inst_x", "imageId": "img_x"}
+    assert (said["type"], said["data"]["message"], said["context"]) == ("error", "Image not found: x", context)
 
 
 def test_pieces_of_answers_that_take_turns_keep_their_own_conversations() -> None:

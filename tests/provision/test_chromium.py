@@ -5,7 +5,7 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.provision import Unavailable
-from tests.provision.chromium import PACKAGE, chromium, unpacked
+from tests.provision.chromium import PACKAGE, chromium, installed, named, unpacked
 
 
 async def test_the_browser_runs_a_script_and_shows_its_text(browser: Browser) -> None:
@@ -13,6 +13,22 @@ async def test_the_browser_runs_a_script_and_shows_its_text(browser: Browser) ->
     await page.set_content("<button onclick=\"answer.textContent = 6 * 7 + ' 中文'\">ask</button><p id=answer></p>")
     await page.click("button")
     assert await page.inner_text("#answer") == "42 中文"
+
+
+INK = """(letter) => {
+  const canvas = document.createElement("canvas"), context = canvas.getContext("2d");
+  context.font = "40px system-ui";
+  context.fillText(letter, 10, 60);
+  return context.getImageData(0, 0, 100, 100).data.join();
+}"""
+
+
+async def test_the_browser_has_a_font_of_chinese(browser: Browser) -> None:
+    if named() or installed():
+        pytest.skip("Chromium: its fonts are those of this machine")
+    page = await browser.new_page()
+    blank, *drawn = [await page.evaluate(INK, letter) for letter in (" ", "中", "国", "额")]
+    assert len({blank, *drawn}) == 4
 
 
 def test_a_browser_that_does_not_start_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ def test_the_server_answers_and_is_safe_against_crashes(postgres: Postgres) -> N
         assert connection.execute("SELECT current_user").fetchall() == [("avm",)]
 
 
-def test_the_oldest_server_is_the_oldest(oldest_postgres: Postgres) -> None:
-    with psycopg.connect(oldest_postgres.url()) as connection:
+@pytest.mark.parametrize("older_postgres", [OLDEST], indirect=True)
+def test_the_oldest_server_is_the_oldest(older_postgres: Postgres) -> None:
+    with psycopg.connect(older_postgres.url()) as connection:
         assert connection.info.server_version // 10_000 == OLDEST
 
 

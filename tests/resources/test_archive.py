@@ -114,7 +114,7 @@ UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "deep content": (lambda: with_content(b"[" * 100_000), "is not valid JSON"),
     "JSON that is none": (lambda: with_manifest(b"{"), "is not valid JSON"),
     "JSON that is not UTF-8": (lambda: with_manifest(b'"\xff"'), "is not valid JSON"),
-    "unknown format": (lambda: bundle(GOOD, format=2), "The format of the archive is 2"),
+    "unknown format": (lambda: bundle(GOOD, format=3), "The format of the archive is 3"),
     "no format": (lambda: with_manifest(b"{}"), "The format of the archive is None"),
     "a list": (lambda: with_manifest(b"[]"), "bundle.json does not fit"),
     "unknown member": (lambda: bundle(GOOD, comment="hello"), "does not fit"),

@@ -61,7 +61,7 @@ def test_names_that_are_no_names_are_refused(name: str) -> None:
         ("---\n- a\n---\n", "must be fields"),
         ("---\nname: [\n---\n", "not YAML"),
         ("---\nname: !!python/object/new:os.system [x]\ndescription: x\n---\n", "name: must be a text"),
-        ("---\n" + "[" * 8_000 + "\n---\n", "not YAML"),
+        ("---\n" + "[" * 8_000 + "\n---\n", "nested more than 8 levels"),
         ("---\na: &a [x]\nb: [*a, *a]\n---\n", "anchors"),
         ('---\nname: "\\UFFFFFFFF"\n---\n', "not YAML"),
         (head(f"compatibility: {'x' * 501}"), "compatibility: must have 1 to 500"),

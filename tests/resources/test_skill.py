@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tests.resources.archives import bundle, entry
 from tests.resources.fixtures import open_world
 from tests.resources.library import Library
 
@@ -80,3 +81,25 @@ async def test_a_skill_without_another_description_has_that_of_its_front_matter(
         assert (await world.add("skills", "pdf", skill())).resource.description == "Reads PDF."
         other = await world.add("skills", "other", skill("other"), description="As its publisher says")
         assert other.resource.description == "As its publisher says"
+
+
+async def test_an_agent_takes_its_skill_with_every_file_along() -> None:
+    async with open_world() as world:
+        made = await world.add("skills", "pdf", {"text": TEXT, "files": FILES})
+        await world.add("agents", "reader", {"skills": ["resource://skills/pdf"]})
+        archive = await export_bundle(world.centre, world.acme.tenant_id, parse_uri("resource://agents/reader"))
+        await import_bundle(world.centre, world.bolt, archive)
+        copy = await world.resolve("resource://skills/pdf", by=world.bolt)
+        assert copy.digest == made.version.digest
+        again = await export_bundle(world.centre, world.bolt.tenant_id, parse_uri("resource://agents/reader"))
+        assert again == archive
+
+
+@pytest.mark.parametrize("path", ["../../etc/cron.d/x", "/etc/passwd", "a/../../b", ".git/hooks/pre-commit", "SKILL.MD"])
+async def test_an_archive_with_a_hostile_path_in_a_skill_is_refused_whole(path: str) -> None:
+    async with open_world() as world:
+        hostile = bundle(entry("sales"), entry("pdf", skill(**{path: "x"}), kind="skills"))
+        with pytest.raises(ResourceInvalid, match="files: "):
+            await import_bundle(world.centre, world.bolt, hostile)
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/sales", by=world.bolt)

@@ -48,20 +48,21 @@ async def test_a_turn_is_accepted_answered_and_stored() -> None:
 async def test_a_history_is_not_rewritten_while_a_message_of_a_cold_agent_is_on_its_way() -> None:
     async with open_world(ScriptedDriver()) as world:
         agent = world.start()
-        refused: list[AgentBusy] = []
+        refused, rewrote = list[AgentBusy](), list[object]()
 
         async def rewrite() -> None:
             try:
-                await agent.rewrite(lambda history: Rewrite(tuple(message.id for message in history)))
+                rewrote.append(await agent.rewrite(lambda history: Rewrite(tuple(message.id for message in history))))
             except AgentBusy as error:
                 refused.append(error)
 
         async with anyio.create_task_group() as tasks:
-            # The first message opens the session's log, which takes a moment.
+            # Both open the session's log, which takes a moment; whoever has it first on this engine.
             tasks.start_soon(world.say, agent, "Hello you")
             tasks.start_soon(rewrite)
-        assert len(refused) == 1
-        await world.hear("turn_response")
+        heard = await world.hear("turn_response")
+        assert len(refused) == 1 or rewrote == [(None, None)]
+        assert "session_rewound" not in types(heard)
         assert len(await world.messages()) == 2
 
 

@@ -91,7 +91,7 @@ async def test_an_agent_that_woke_up_meanwhile_is_stopped_too() -> None:
         runtime, image = world.runtime, world.image
         first, second = (runtime.start_agent(DEFAULT_TENANT, image, SessionId(f"s{n}"))[0] for n in range(2))
         # The second falls asleep and wakes up under its id while somebody holds on to its former body.
-        runtime.roster.put_to_sleep(second)
+        runtime.roster.evict_agent(second)
         woken = runtime.start_agent(DEFAULT_TENANT, image, second.session_id)[0]
         assert woken.agent_id == second.agent_id
         assert not runtime.roster.remove(second)

@@ -12,7 +12,7 @@ from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
-from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
+from agentvm.model.ledger import Charge, LedgerEntry, Planned, SentCall
 from agentvm.model.usage import Usage
 from agentvm.runtime.accepted import Incoming
 from agentvm.runtime.billing import Bill, Unmetered
@@ -171,7 +171,7 @@ async def test_a_call_is_not_made_when_it_cannot_be_committed_that_it_is() -> No
         assert (driver.prompts, await entries(world)) == ([], [])
 
 
-async def asked(world: World, turn_id: str) -> list[AskedCall]:
+async def asked(world: World, turn_id: str) -> list[SentCall]:
     return list(await world.store.accounts(DEFAULT_TENANT).asked.of_turn(turn_id))
 
 

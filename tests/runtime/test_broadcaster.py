@@ -9,7 +9,7 @@ from agentvm.model.message import AssistantMessage
 from agentvm.model.principal import Principal
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS, Broadcaster, Follow
-from agentvm.runtime.channel import GOING_AWAY, MAX_FRAMES, TOO_SLOW, Channel, Encode
+from agentvm.runtime.channel import GOING_AWAY, MAX_FRAMES, RESERVE_FACTOR, TOO_SLOW, Channel, Encode
 
 A, B = TenantId("a"), TenantId("b")
 C1, C2 = ContainerId("c1"), ContainerId("c2")
@@ -46,7 +46,7 @@ def test_a_sessions_events_go_to_its_subscribers_and_to_those_who_follow_its_con
     broadcaster.subscribe(stranger, C1, S2)
     broadcaster.join(elsewhere, C2, follow=True)
     for _ in range(2):
-        broadcaster.tell((in_session(S1),))
+        broadcaster.broadcast((in_session(S1),))
     assert [heard(channel) for channel in (subscriber, device, stranger, elsewhere)] == [2, 2, 0, 0]
     assert broadcaster.is_heard(A, S1)
     for channel in (subscriber, device):
@@ -59,7 +59,7 @@ def test_a_containers_events_go_to_those_who_work_with_it() -> None:
     one, other = attach(broadcaster), attach(broadcaster)
     broadcaster.join(one, C1)
     broadcaster.join(other, C2)
-    broadcaster.tell((in_container(C1),))
+    broadcaster.broadcast((in_container(C1),))
     assert [heard(channel) for channel in (one, other)] == [1, 0]
     assert broadcaster.joined(one) == {C1}
 
@@ -70,8 +70,8 @@ def test_tenants_with_the_same_names_never_hear_each_other() -> None:
     for channel in (one, other):
         broadcaster.join(channel, C1)
         broadcaster.subscribe(channel, C1, S1)
-    broadcaster.tell((in_session(S1, B),))
-    broadcaster.tell((in_container(C1, B),))
+    broadcaster.broadcast((in_session(S1, B),))
+    broadcaster.broadcast((in_container(C1, B),))
     assert [heard(channel) for channel in (one, other)] == [0, 2]
 
 
@@ -79,7 +79,7 @@ def test_an_event_of_nobody_goes_to_nobody() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
     broadcaster.join(channel, C1)
-    broadcaster.tell((Event(data=TextDelta(text="x"), scope=EventScope(), timestamp=1, tenant_id=A),))
+    broadcaster.broadcast((Event(data=TextDelta(text="x"), scope=EventScope(), timestamp=1, tenant_id=A),))
     assert heard(channel) == 0
 
 
@@ -89,7 +89,7 @@ def test_subscribing_twice_is_hearing_once() -> None:
     for _ in range(3):
         broadcaster.subscribe(channel, C1, S1)
         broadcaster.join(channel, C1)
-    broadcaster.tell((in_session(),))
+    broadcaster.broadcast((in_session(),))
     assert heard(channel) == 1
 
 
@@ -98,7 +98,7 @@ def test_what_is_only_stored_is_not_told() -> None:
     channel = attach(broadcaster)
     broadcaster.subscribe(channel, C1, S1)
     record = AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
-    broadcaster.tell((in_session(data=SilentMessageEvent(message=record)),))
+    broadcaster.broadcast((in_session(data=SilentMessageEvent(message=record)),))
     assert heard(channel) == 0
 
 
@@ -107,7 +107,7 @@ def test_every_listener_gets_the_same_frame() -> None:
     channels = [attach(broadcaster) for _ in range(3)]
     for channel in channels:
         broadcaster.subscribe(channel, C1, S1)
-    broadcaster.tell((in_session(),))
+    broadcaster.broadcast((in_session(),))
     assert len({id(frame) for channel in channels for frame in channel.take_nowait()}) == 1
 
 
@@ -116,8 +116,8 @@ def test_two_dialects_on_one_session_encode_each_event_once_each() -> None:
     channels = [attach(broadcaster, encode=encode) for encode in dialects for _ in range(3)]
     for channel in channels:
         broadcaster.subscribe(channel, C1, S1)
-    broadcaster.tell([in_session(seq=seq) for seq in (1, 2, 3)])
-    broadcaster.tell([in_session(seq=4)])
+    broadcaster.broadcast([in_session(seq=seq) for seq in (1, 2, 3)])
+    broadcaster.broadcast([in_session(seq=4)])
     assert [encode.calls for encode in dialects] == [[1, 2, 3, 4]] * 2
     texts = [[frame.bare for frame in channel.take_nowait()] for channel in channels]
     assert texts == [["a1", "a2", "a3", "a4"]] * 3 + [["b1", "b2", "b3", "b4"]] * 3
@@ -128,7 +128,7 @@ def test_what_a_dialect_leaves_out_is_no_gap() -> None:
     channel = attach(broadcaster, encode=Counted("", skips=True))
     broadcaster.subscribe(channel, C1, S1)
     ended = TextContentBlockStop()
-    broadcaster.tell([in_session(seq=1, data=ended), in_session(seq=2), in_session(seq=3, data=ended)])
+    broadcaster.broadcast([in_session(seq=1, data=ended), in_session(seq=2), in_session(seq=3, data=ended)])
     assert [frame.bare for frame in channel.take_nowait()] == ["1", "3"]
     assert not channel.lagging
     subscription = broadcaster.subscription(channel, S1)
@@ -142,7 +142,7 @@ def test_a_peer_that_does_not_read_falls_behind_and_the_others_still_hear() -> N
     for channel in (slow, quick):
         broadcaster.subscribe(channel, C1, S1)
     for seq in range(1, MAX_FRAMES + 3):
-        broadcaster.tell((in_session(seq=seq),))
+        broadcaster.broadcast((in_session(seq=seq),))
         assert heard(quick) == 1
     assert (slow.closing, quick.closing) == (None, None)
     assert [subscription.cursor for subscription in slow.lagging] == [MAX_FRAMES]
@@ -153,8 +153,8 @@ def test_what_is_in_no_log_cuts_off_a_peer_that_does_not_read() -> None:
     broadcaster = Broadcaster()
     slow = attach(broadcaster)
     broadcaster.subscribe(slow, C1, S1)
-    for _ in range(MAX_FRAMES + 1):
-        broadcaster.tell((in_session(),))
+    for _ in range(MAX_FRAMES * RESERVE_FACTOR + 1):
+        broadcaster.broadcast((in_session(),))
     assert slow.closing is TOO_SLOW
 
 
@@ -162,13 +162,13 @@ def test_who_asks_for_the_past_hears_nothing_live_until_it_was_fed() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
     broadcaster.subscribe(channel, C1, S1, 3)
-    broadcaster.tell((in_session(seq=9),))
+    broadcaster.broadcast((in_session(seq=9),))
     assert heard(channel) == 0
     (subscription,) = channel.lagging
     subscription.cursor = 9
     channel.lagging.clear()
     for seq in (8, 9, 10):
-        broadcaster.tell((in_session(seq=seq),))
+        broadcaster.broadcast((in_session(seq=seq),))
     assert heard(channel) == 1
     assert subscription.cursor == 10
 
@@ -178,7 +178,7 @@ def test_a_gap_is_filled_from_the_log() -> None:
     channel = attach(broadcaster)
     broadcaster.subscribe(channel, C1, S1)
     for seq in (5, 7):
-        broadcaster.tell((in_session(seq=seq),))
+        broadcaster.broadcast((in_session(seq=seq),))
     assert heard(channel) == 1
     assert [subscription.cursor for subscription in channel.lagging] == [5]
 
@@ -188,7 +188,7 @@ def test_a_closing_channel_does_not_fall_behind() -> None:
     channel = attach(broadcaster)
     broadcaster.subscribe(channel, C1, S1)
     channel.close(GOING_AWAY)
-    broadcaster.tell((in_session(seq=1),))
+    broadcaster.broadcast((in_session(seq=1),))
     assert not channel.lagging
 
 
@@ -201,7 +201,7 @@ def test_who_is_detached_leaves_no_trace() -> None:
         broadcaster.subscribe(channel, C1, S2)
         broadcaster.join(channel, C1)
     broadcaster.detach(one)
-    broadcaster.tell((in_session(),))
+    broadcaster.broadcast((in_session(),))
     assert [heard(channel) for channel in (one, two)] == [0, 1]
     broadcaster.detach(two)
     broadcaster.detach(two)
@@ -227,7 +227,7 @@ def test_a_forgotten_session_leaves_no_trace_and_its_namesake_stays() -> None:
     for _ in range(2):
         broadcaster.forget(A, S1)
     for session_id, tenant in ((S1, A), (S2, A), (S1, B)):
-        broadcaster.tell((in_session(session_id, tenant),))
+        broadcaster.broadcast((in_session(session_id, tenant),))
     assert [heard(channel) for channel in (one, two, other)] == [1, 1, 1]
     for channel in (one, two, other):
         broadcaster.detach(channel)
@@ -242,11 +242,11 @@ def test_a_channel_hears_so_many_sessions_and_no_more() -> None:
     for session_id in (S1, SessionId("n0")):
         broadcaster.subscribe(channel, C1, session_id)
         broadcaster.subscribe(other, C1, session_id)
-        broadcaster.tell((in_session(session_id),))
+        broadcaster.broadcast((in_session(session_id),))
     assert (heard(channel), heard(other)) == (1, 2)
     broadcaster.forget(A, SessionId("n0"))
     broadcaster.subscribe(channel, C1, S1)
-    broadcaster.tell((in_session(S1),))
+    broadcaster.broadcast((in_session(S1),))
     assert heard(channel) == 1
 
 
@@ -256,7 +256,7 @@ def test_what_a_channel_hears_and_how_far_can_be_asked() -> None:
     assert broadcaster.subscriptions(channel) == ()
     broadcaster.subscribe(channel, C1, S1)
     broadcaster.subscribe(channel, C1, S2, 7)
-    broadcaster.tell((in_session(S1, seq=4),))
+    broadcaster.broadcast((in_session(S1, seq=4),))
     assert {each.session_id: each.cursor for each in broadcaster.subscriptions(channel)} == {S1: 4, S2: 7}
     found = broadcaster.subscription(channel, S1)
     assert found is not None
@@ -276,7 +276,7 @@ def test_without_deltas_whole_messages_are_told_and_the_place_is_kept() -> None:
     broadcaster.subscribe(reads, C1, S1, deltas=True)
     whole = Interrupted(agent_id=AgentId("a"), container_id=C1)
     events = [in_session(seq=1), in_session(seq=2, data=whole), in_session(seq=3)]
-    broadcaster.tell(events)
+    broadcaster.broadcast(events)
     assert [heard(channel) for channel in (lists, reads)] == [1, 3]
     subscription = broadcaster.subscription(lists, S1)
     assert subscription is not None
@@ -284,7 +284,7 @@ def test_without_deltas_whole_messages_are_told_and_the_place_is_kept() -> None:
     broadcaster.subscribe(lists, C1, S1)
     assert not subscription.deltas
     broadcaster.subscribe(lists, C1, S1, deltas=True)
-    broadcaster.tell([in_session(seq=4)])
+    broadcaster.broadcast([in_session(seq=4)])
     assert heard(lists) == 1
 
 
@@ -294,10 +294,10 @@ def test_a_channel_that_unsubscribes_hears_no_more_and_leaves_nothing() -> None:
     broadcaster.subscribe(channel, C1, S1, after=5)
     broadcaster.unsubscribe(channel, S1)
     broadcaster.unsubscribe(channel, S2)
-    broadcaster.tell((in_session(),))
+    broadcaster.broadcast((in_session(),))
     assert (heard(channel), channel.lagging, broadcaster.is_heard(A, S1)) == (0, {}, False)
     broadcaster.follow(channel, C1, Follow.MESSAGES)
-    broadcaster.tell((in_session(seq=1),))
+    broadcaster.broadcast((in_session(seq=1),))
     broadcaster.subscribe(channel, C1, S2, deltas=True)
     broadcaster.follow(channel, C1, Follow.NONE)
     assert [one.session_id for one in broadcaster.subscriptions(channel)] == [S2]

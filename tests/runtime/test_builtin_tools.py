@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.runtime.fixtures import run_tool
 
 from agentvm.errors import ToolFailed
-from agentvm.runtime.builtin_tools import EXPRESSION_MAX, builtin_tools, calculate, tell_time
+from agentvm.runtime.builtin_tools import EXPRESSION_MAX, builtin_tools, calculate, current_time_tool
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.tools import ToolSet
 
@@ -150,10 +150,10 @@ async def test_the_time_is_told_in_any_time_zone() -> None:
 )
 async def test_an_unknown_time_zone_is_a_failure_the_model_can_read(zone: str) -> None:
     with pytest.raises(ToolFailed) as failed:
-        tell_time(NOON, zone)
+        current_time_tool(NOON, zone)
     assert len(str(failed.value)) < 200
 
 
 @pytest.mark.parametrize("zone", [None, 5, ["UTC"], {"a": 1}])
 async def test_a_time_zone_that_is_no_text_means_utc(zone: object) -> None:
-    assert tell_time(NOON, zone) == "2026-11-15T12:00:00+00:00"
+    assert current_time_tool(NOON, zone) == "2026-11-15T12:00:00+00:00"

@@ -4,6 +4,7 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
+from tests.operations.fixtures import open_desk
 from tests.runtime import fixtures
 from tests.runtime.fixtures import World, open_world
 from tests.runtime.test_memories import converse
@@ -13,7 +14,7 @@ from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.errors import NotAvailable
 from agentvm.model.definition import Definition, Rendered, snapshot_of
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import TenantId, UserId
 from agentvm.model.image import Image
 from agentvm.model.knowledge import FoundPassages, Passage
 from agentvm.model.message import AssistantMessage, Citation, ToolResultMessage
@@ -34,7 +35,9 @@ class Library:
         self.asked: list[tuple[tuple[str, ...], str, int | None]] = []
         self._tainted, self._fails = tainted, fails
 
-    async def search(self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None) -> FoundPassages:
+    async def search(
+        self, tenant_id: TenantId, uris: Sequence[str], question: str, k: int | None = None, *, user_id: UserId | None = None
+    ) -> FoundPassages:
         self.asked.append((tuple(uris), question, k))
         if self._fails:
             raise NotAvailable("no embedder")
@@ -81,6 +84,21 @@ async def test_an_image_with_knowledge_can_search_it() -> None:
     assert f"{URI}#a:0-40" in str(result.tool_result)
     assert not result.tool_result.tainted
     assert quoted(driver.prompts[0]) == ""
+
+
+async def test_a_model_is_told_how_to_use_a_knowledge_base_that_has_instructions() -> None:
+    driver = ScriptedDriver(in_turn(reply("hello")))
+    async with open_desk(driver) as desk:
+        await desk.publish("prompts", "how", {"text": "Prices are in {{currency}}."})
+        documents: list[object] = [{"id": "a", "text": "Tea costs four."}]
+        await desk.publish("knowledge", "shop", {"documents": documents, "instructions": "resource://prompts/how"})
+        record = await desk.create_image(
+            systemPrompt="Be brief.", knowledge=["resource://knowledge/shop"], variables={"currency": "euros"}
+        )
+        assert record["systemPrompt"] == "Be brief."
+        await desk.ask("message_send", imageId=record["imageId"], content="hi")
+        await desk.hear("turn_response")
+    assert driver.prompts[0].system == "Be brief.\n\nHow to use the documents of this agent:\n\nPrices are in euros."
 
 
 async def test_an_image_that_was_built_before_there_was_the_search_does_not_gain_it() -> None:

@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.runtime.test_calls import CALL, wait
+from tests.support.examples import examples
 
 from agentvm.model.policy import Decision, PolicyRule
 from agentvm.model.tool import Effect, World
@@ -157,4 +158,4 @@ class CallLife(RuleBasedStateMachine):
 
 
 TestCallLife = CallLife.TestCase
-TestCallLife.settings = settings(max_examples=100, stateful_step_count=12, deadline=None)
+TestCallLife.settings = settings(max_examples=examples(400, 4_000), stateful_step_count=12, deadline=None)

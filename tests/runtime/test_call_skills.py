@@ -29,7 +29,9 @@ async def converse(desk: Desk, image_id: str) -> list[ToolResultMessage]:
     await desk.hear("turn_response")
     image = await stored(desk, {"containerId": "c1", "imageId": image_id})
     recalled = await desk.peer.store.container(image.container_id).log(image.session_id).recall()
-    return [message for message in recalled.messages if isinstance(message, ToolResultMessage)]
+    results = [message for message in recalled.messages if isinstance(message, ToolResultMessage)]
+    # Calls of one answer run beside each other.
+    return sorted(results, key=lambda message: message.tool_call_id)
 
 
 async def test_a_model_is_told_of_skills_and_reads_the_version_that_the_image_has() -> None:
@@ -75,6 +77,36 @@ async def test_a_skill_of_another_owner_taints_and_stays_with_the_image_when_it_
         (result,) = await converse(desk, image["imageId"])
         assert "Do it." in str(result.tool_result)
         assert result.tool_result.tainted
+
+
+async def test_programs_and_file_tools_read_the_files_of_skills_and_a_strangers_taint() -> None:
+    code = "open('/skills/pdf/logo.png', 'rb').read().hex() + open('/skills/pdf/scripts/read.py').read()"
+    driver = ScriptedDriver(
+        in_turn(
+            tool_calls(
+                ("c1", "run_python", {"code": "1 + 1"}),
+                ("c2", "run_python", {"code": code}),
+                ("c3", "read_file", {"path": "/skills/pdf/scripts/read.py"}),
+                ("c4", "read_file", {"path": "/skills/word/SKILL.md"}),
+            ),
+            reply("done"),
+        )
+    )
+    async with open_desk(driver) as desk:
+        other = Tenant(tenant_id=TenantId("ten_other"), slug="other", name="Other", created_at=1, updated_at=1)
+        await desk.vm.store.directory.add_tenant(other)
+        author = Author(tenant_id=other.tenant_id, actor="b", may_publish=True)
+        registry = desk.vm.resources.registry
+        made = await registry.register(author, NewVersion(type="skills", name="pdf", content=skill(), visibility="public"))
+        await desk.publish("skills", "word", skill("word"))
+        tools = [f"resource://tools/{name}" for name in ("run_python", "read_file")]
+        image = await desk.create_image(skills=["resource://skills/other/pdf", "resource://skills/word"], tools=tools)
+        await registry.change(author, made.resource.resource_id, Changes(visibility="private"))
+        results = {one.tool_result.id: one.tool_result for one in await converse(desk, image["imageId"])}
+        assert "000102ffprint(1)" in str(results["c2"])
+        assert "print(1)" in str(results["c3"])
+        assert "Do it." in str(results["c4"])
+        assert [name for name, result in sorted(results.items()) if result.tainted] == ["c2", "c3"]
 
 
 async def test_only_an_image_with_skills_has_the_tool() -> None:

@@ -1,7 +1,9 @@
+import sys
+
 import anyio
 import pytest
 
-from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_event
@@ -14,9 +16,11 @@ from agentvm.runtime.channel import (
     MAX_FRAMES,
     MAX_LARGE,
     MAX_UNREAD_BYTES,
+    RESERVE_FACTOR,
     SERVER_BUSY,
     TOO_SLOW,
     Channel,
+    Subscription,
 )
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import FREE_BYTES
@@ -55,7 +59,7 @@ async def test_who_takes_waits_for_the_first_frame() -> None:
 
 async def test_a_peer_with_too_many_frames_is_cut_off_and_gets_nothing_more() -> None:
     channel = open_channel()
-    for number in range(MAX_FRAMES):
+    for number in range(MAX_FRAMES * RESERVE_FACTOR):
         channel.send(Frame(str(number)))
     before = channel.closing
     channel.send(Frame("one too many"))
@@ -66,11 +70,21 @@ async def test_a_peer_with_too_many_frames_is_cut_off_and_gets_nothing_more() ->
 
 async def test_a_peer_with_too_many_bytes_is_cut_off() -> None:
     channel = open_channel()
-    for _ in range(MAX_BYTES // LARGE_CHARACTERS):
+    for _ in range(MAX_BYTES * RESERVE_FACTOR // LARGE_CHARACTERS):
         channel.send(Frame("x" * LARGE_CHARACTERS))
     before = channel.closing
     channel.send(Frame("x"))
     assert (before, channel.closing) == (None, TOO_SLOW)
+
+
+@pytest.mark.parametrize("size", [1, LARGE_CHARACTERS])
+async def test_events_leave_room_for_replies(size: int) -> None:
+    channel = open_channel()
+    events = [Frame("x" * size)] * MAX_FRAMES
+    assert channel.offer_all(events) == min(MAX_FRAMES, MAX_BYTES // size)
+    assert not channel.offer(events[0])
+    channel.send(Frame("reply"))
+    assert (channel.closing, (await take(channel))[-1]) == (None, "reply")
 
 
 async def test_a_large_frame_neither_waits_for_the_small_ones_nor_stands_in_their_way() -> None:
@@ -128,7 +142,7 @@ async def test_the_first_reason_wins_and_wakes_whoever_waits() -> None:
 async def test_a_mirror_hears_everything_with_a_bound_of_its_own() -> None:
     channel = open_channel()
     mirror = channel.mirror = open_channel()
-    for number in range(MAX_FRAMES + 1):
+    for number in range(MAX_FRAMES * RESERVE_FACTOR + 1):
         channel.send(Frame(str(number)))
         await take(channel)
     assert channel.closing is None
@@ -222,3 +236,15 @@ async def test_who_waits_for_a_peer_to_read_hears_of_its_end() -> None:
             tasks.start_soon(channel.read)
             await anyio.wait_all_tasks_blocked()
             channel.close(GONE)
+
+
+async def test_a_peer_that_follows_again_is_as_small_as_before() -> None:
+    channel = open_channel()
+    size = sys.getsizeof(channel.lagging)
+    subscriptions = [Subscription(ContainerId("c1"), SessionId(name)) for name in ("s1", "s2")]
+    for subscription in subscriptions:
+        channel.fall_behind(subscription)
+    channel.keep_up(subscriptions[0])
+    assert list(channel.lagging) == [subscriptions[1]]
+    channel.keep_up(subscriptions[1])
+    assert sys.getsizeof(channel.lagging) == size

@@ -14,7 +14,7 @@ from agentvm.events.state import ToolCompleted
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.message import Message, encode_message
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.protocol.dialect_v1 import encode_stored_events
 from agentvm.runtime import turn
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.chunk import (
@@ -66,7 +66,7 @@ def there_and_back(events: list[Event]) -> list[Event]:
 
 def frames(events: list[Event]) -> list[str]:
     """As a client sees them."""
-    return [encode_told(event).bare for event in events]
+    return [encode_stored_events(event).bare for event in events]
 
 
 @given(st.lists(model_calls(), min_size=1, max_size=3), st.integers(1, 10**9))

@@ -25,7 +25,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.session import Summary
-from agentvm.runtime.context import build, told
+from agentvm.runtime.context import build, summary_exchange
 from agentvm.storage.base import Recalled, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
@@ -141,7 +141,7 @@ class Conversation:
         whole = build(self.stands, current, system=None, tools=(), budget=PLENTY)
         begins = 0 if text is None else 2
         if text is not None:
-            assert said[:2] == told(text)
+            assert said[:2] == summary_exchange(text)
         # Without the summary it is the end of what it would be without any, and all of what the summary leaves out.
         assert whole[len(whole) - len(said) + begins :] == said[begins:]
         shown = by_turn(rest)

@@ -62,8 +62,8 @@ async def test_events_that_no_log_holds_are_kept_for_a_follower_up_to_a_bound() 
         session_id = SessionId(world.image.session_id)
         with SessionFollower(world.runtime.broadcaster, world.runtime.replay, place, 0) as follower:
             for _ in range(2 * UNSTORED_MAX):
-                world.runtime.broadcaster.tell((in_session(session_id, DEFAULT_TENANT),))
+                world.runtime.broadcaster.broadcast((in_session(session_id, DEFAULT_TENANT),))
             with anyio.fail_after(60):
                 assert len(await follower.take()) == UNSTORED_MAX
-        world.runtime.broadcaster.tell((in_session(session_id, DEFAULT_TENANT),))
+        world.runtime.broadcaster.broadcast((in_session(session_id, DEFAULT_TENANT),))
         assert await follower.read() == []

@@ -14,6 +14,7 @@ from agentvm.events.message import ToolResultMessageEvent, UserMessageEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, RewindId, SessionId, SummaryId, TenantId, TurnId
 from agentvm.model.message import ImagePart, TextOutput, ToolResult, ToolResultMessage, UserMessage
+from agentvm.model.session import Summary
 from agentvm.model.usage import NO_USAGE
 from agentvm.runtime import histories as module
 from agentvm.runtime.histories import Histories
@@ -206,6 +207,18 @@ async def test_a_history_with_a_file_or_the_text_of_a_stranger_is_not_plain(data
     again = histories.find(DEFAULT_TENANT, S1, said(1).id, summary=True)
     assert again is not None
     assert again.plain is False
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+async def test_a_history_behind_a_summary_of_strangers_text_is_not_plain(tainted: bool) -> None:
+    histories = Histories()
+    about = {"summary_id": SummaryId("sum_1"), "message_id": MessageId("m1"), "model": "scripted/m", "made_at": 1}
+    summary = Summary(**about, text="They talked.", tokens=3, tainted=tainted)  # type: ignore[arg-type]
+    with histories.reading(DEFAULT_TENANT, S1, summary=True) as kept:
+        kept(Recalled(summary=summary, messages=(said(2),)))
+    history = histories.find(DEFAULT_TENANT, S1, said(2).id, summary=True)
+    assert history is not None
+    assert history.plain is not tainted
 
 
 async def test_a_history_is_weighed_whole_or_not_at_all() -> None:

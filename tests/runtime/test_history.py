@@ -42,7 +42,7 @@ def test_to_go_back_to_an_answer_takes_back_what_was_asked_after_it() -> None:
 def test_an_edit_takes_back_the_question_and_leaves_the_answer_before_it() -> None:
     wanted = edit(MessageId("u2"), "other")(QUEUED)
     assert (wanted.taken, wanted.content) == (("u2", "a2.1"), "other")
-    with pytest.raises(InvalidInput, match=r"a1\.1 was not said by a user"):
+    with pytest.raises(InvalidInput, match=r"a1\.1 is not a message of a user"):
         edit(MessageId("a1.1"), "other")(QUEUED)
 
 
@@ -64,7 +64,7 @@ def test_what_is_not_there_is_not_found_and_an_empty_history_has_nothing_to_ask_
     for choose in (keep_to(MessageId("x")), take_from(MessageId("x")), edit(MessageId("x"), "y"), regenerate(MessageId("x"))):
         with pytest.raises(NotFound, match="There is no message x"):
             choose(QUEUED)
-    with pytest.raises(InvalidInput, match="Nothing was asked yet"):
+    with pytest.raises(InvalidInput, match="There is no message yet"):
         regenerate(None)([])
     assert [one.id for one in up_to(QUEUED, MessageId("a1.1"))] == ["u1", "a1.1"]
 

@@ -58,6 +58,19 @@ async def test_an_http_tool_asks_its_server_and_the_model_hears_the_picked_part(
         assert [request.target for request in asked] == ["/prices/3"]
 
 
+async def test_the_answer_of_a_server_is_checked_against_the_schema() -> None:
+    async with web(lambda asked: Replied(body=b'{"id":"x"}', headers={"Content-Type": "application/json"})) as server:
+        content = {
+            "runtime": "http",
+            "entry": f"GET http://127.0.0.1:{server.port}/",
+            "inputSchema": {"type": "object"},
+            "outputSchema": {"type": "object", "properties": {"id": {"type": "integer"}}},
+            "effect": "read",
+        }
+        kind, text = await result(content, {})
+        assert (kind, "does not fit its outputSchema" in text, '{"id":"x"}' in text) == ("error-text", True, True)
+
+
 async def test_a_python_tool_runs_in_a_sandbox() -> None:
     content = {
         "runtime": "python",
@@ -82,7 +95,7 @@ async def test_a_command_fills_its_arguments_without_a_shell() -> None:
 async def test_code_that_fails_is_told_with_the_end_of_what_it_wrote() -> None:
     content = {"runtime": "python", "entry": "def run(n):\n    raise ValueError(n)", "inputSchema": NUMBER}
     kind, text = await result(content, {"n": 1})
-    assert (kind, "ValueError: 1" in text) == ("error-text", True)
+    assert (kind, "ValueError: 1" in text) == ("error-json", True)
 
 
 async def test_an_input_that_does_not_fit_is_told_and_nothing_runs() -> None:

@@ -363,7 +363,7 @@ async def test_a_bug_in_a_listener_or_in_the_store_does_not_stop_the_journal() -
         def deaf(events: Sequence[Event]) -> None:
             raise ZeroDivisionError
 
-        desk.journal._tell = deaf
+        desk.journal._broadcast = deaf
         await desk.emit(log, end())
         assert [event.seq for event in await desk.logged()] == [1, 2]
 

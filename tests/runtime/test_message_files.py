@@ -30,6 +30,7 @@ async def test_the_files_of_the_message_are_in_the_sandbox_and_cannot_be_changed
         {"type": "file", "data": body, "mediaType": "text/plain", "filename": "../notes.txt"},
         {"type": "file", "data": body, "mediaType": "text/plain", "filename": "notes.txt"},
         {"type": "file", "data": "https://example.org/x", "mediaType": "text/plain", "filename": "far.txt"},
+        {"type": "file", "data": "é", "mediaType": "text/plain", "filename": "no-base64.txt"},
     ]
     async with open_desk(driver) as desk:
         image = await desk.create_image(tools=["run_python"])

@@ -11,7 +11,7 @@ from agentvm.errors import ProviderBadRequest, ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import TenantId
 from agentvm.runtime import model_call
 from agentvm.runtime.attached import Filled
-from agentvm.runtime.provider_chain import Asked, ProviderChain
+from agentvm.runtime.provider_chain import ProviderAttempt, ProviderChain
 
 PROMPT = Prompt(model="m", conversation=(UserEntry(content="hi"),), max_tokens=10, thinking=5)
 
@@ -23,7 +23,7 @@ class Steps:
 
     def __init__(self, *, refuses: str = "") -> None:
         self.steps: list[str] = []
-        self.heard = False
+        self.has_begun = False
         self._refuses = refuses
 
     @asynccontextmanager
@@ -36,13 +36,13 @@ class Steps:
         self.steps.append(f"admit {chosen.provider}")
         return prompt
 
-    async def begin(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+    async def begin(self, asked: ProviderAttempt, prompt: Prompt, attempt: int) -> None:
         assert isinstance(asked.chosen.driver, ScriptedDriver)
         assert not asked.chosen.driver.prompts, "the request left before it was committed that it does"
         self.steps.append(f"begin {attempt}")
 
     async def receive(self, output: ModelOutput) -> None:
-        self.heard = True
+        self.has_begun = True
 
     async def withdraw(self) -> None:
         self.steps.append("withdraw")

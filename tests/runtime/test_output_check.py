@@ -38,7 +38,13 @@ def test_json_is_read_with_and_without_a_fence(text: str) -> None:
     assert OutputCheck(CITY).read(Unchecked(text, "end_turn")) == ({"city": "Ulm", "people": 126000},)
 
 
-@pytest.mark.parametrize("text", ["", "hello", "[" * 5_000, '{"city": 3, "people": -1}', f"{GOOD} is right", "NaN", "``````"])
+DEEP = '{"city":' * 80 + "1" + "}" * 80
+HUGE = '{"city": "Ulm", "people": 1' + "0" * 40 + "}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "[" * 5_000, '{"city": 3, "people": -1}', f"{GOOD} is right", "NaN", "``````", DEEP, HUGE]
+)
 def test_anything_else_is_asked_for_again_twice_and_then_refused(text: str) -> None:
     check = OutputCheck(CITY)
     for _ in range(REPAIRS_MAX):

@@ -113,6 +113,7 @@ async def test_a_mixed_batch_is_answered_in_any_order(order: tuple[int, ...]) ->
         assert await open_waits(world) == []
 
 
+@pytest.mark.usefixtures("sqlite_file")
 async def test_a_start_with_many_parked_turns_builds_no_agent_and_each_can_be_answered(tmp_path: Path) -> None:
     hammer, path = Hammer(), tmp_path / "data"
     async with parked(hammer, ("c1", "hammer"), path=path):

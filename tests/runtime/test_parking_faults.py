@@ -15,6 +15,8 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, InvalidInput, NotFound, StoreFailed
 from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.lifecycle import Interrupted
+from agentvm.events.state import ConversationEnd
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCallMessage
@@ -22,7 +24,7 @@ from agentvm.model.policy import Approval, Condition, Policy, PolicyRule
 from agentvm.model.tool_settings import ToolSettings
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.history import keep_to
-from agentvm.runtime.parking import ShortTimers, end_parked, watch_expiry
+from agentvm.runtime.parking import ShortTimers, end_parked, end_stopped, watch_expiry
 from agentvm.runtime.tools import Tool
 from agentvm.runtime.waiting import answer_events
 from agentvm.storage.base import SessionWrite
@@ -91,13 +93,13 @@ async def test_an_asker_who_leaves_in_the_middle_of_an_answer_does_not_keep_the_
     hammer, asking = Hammer(), anyio.CancelScope()
     async with parked(hammer, ("c1", "hammer")) as (world, (wait,)):
         journal = world.runtime.journal
-        tell = journal._tell
+        tell = journal._broadcast
 
         def leave(events: Sequence[Event]) -> None:
             tell(events)
             asking.cancel()
 
-        monkeypatch.setattr(journal, "_tell", leave)
+        monkeypatch.setattr(journal, "_broadcast", leave)
         with asking:
             await answer(world, wait)
         await world.hear("turn_response")
@@ -116,6 +118,43 @@ async def test_an_interrupt_that_was_told_while_the_turn_was_parked_ends_it() ->
         await world.hear("turn_response")
         assert [turn.outcome for turn in await world.turns()] == ["interrupted"]
         assert await open_waits(world) == []
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_stop_that_was_told_while_the_turn_was_parked_counts_after_a_crash(tmp_path: Path, answered: bool) -> None:
+    """The server dies between the commit of the stop and that of the turn's end, with or without an answer before."""
+    hammer, path = Hammer(), tmp_path / "data"
+    async with parked(hammer, ("c1", "hammer"), path=path) as (world, (wait,)):
+        agent = world.start()
+        agent.leave()
+        world.runtime.roster.remove(agent)
+        log = await world.runtime.journal.open(DEFAULT_TENANT, world.image.container_id, world.image.session_id)
+        if answered:
+            await world.runtime.journal.emit(log, answer_events(wait, WaitAnswer(decision="approve"), None, 5), agent.scope)
+        told = Interrupted(agent_id=agent.agent_id, container_id=agent.container_id, turn_id=wait.turn_id)
+        await world.runtime.journal.emit(log, (told,), agent.scope)
+        assert list(log.open_turns) == [wait.turn_id]
+        # An event of the session that is committed later does not let the journal forget the stop.
+        other = ConversationEnd(reason="completed")
+        await world.runtime.journal.emit(log, (other,), agent.scope)
+    for _ in range(2):
+        async with open_world(ScriptedDriver(), tools=[hammer.tool], path=path) as world:
+            with anyio.fail_after(60):
+                while not (turns := await world.turns()) or turns[0].outcome is None:
+                    await anyio.lowlevel.checkpoint()
+            assert turns[0].outcome == "interrupted"
+            assert hammer.calls == []
+            assert await open_waits(world) == []
+
+
+async def test_a_stop_that_is_told_beside_an_answer_ends_the_turn_that_the_answer_has_woken() -> None:
+    hammer = Hammer()
+    async with parked(hammer, ("c1", "hammer"), ("c2", "hammer")) as (world, (first, _)):
+        agent = world.start()
+        await answer(world, first)
+        await end_stopped(agent, first.turn_id)
+        await world.hear("turn_response")
+        assert [turn.outcome for turn in await world.turns()] == ["interrupted"]
 
 
 async def test_a_change_of_the_history_that_is_refused_leaves_the_parked_turn_alone() -> None:
@@ -314,3 +353,19 @@ async def test_an_edit_cannot_do_what_the_rules_deny_or_leave_to_others() -> Non
         await answer(world, wait, "edit", input={"n": 2})
         await world.hear("turn_response")
         assert hammer.calls == [{"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("rules", "made"), [((PolicyRule(tool="hammer", do="deny"),), False), ((PolicyRule(do="allow"),), True)]
+)
+async def test_an_approved_call_is_not_made_if_a_rule_denies_it_meanwhile(rules: tuple[PolicyRule, ...], made: bool) -> None:
+    hammer = Hammer()
+    async with parked(hammer, ("c1", "hammer")) as (world, (wait,)):
+        agent = world.start()
+        ruled = replace(agent.ports.settings_of(None), tools=ToolSettings(policy=Policy(rules=rules)))
+        agent.ports = replace(agent.ports, settings_of=lambda scope: ruled)
+        await answer(world, wait)
+        await world.hear("turn_response")
+        assert hammer.calls == ([{"n": 1}] if made else [])
+        ((_, kind, text),) = await results(world)
+        assert made or (kind, text) == ("execution-denied", "The call was denied: operator rule 1: hammer")

@@ -149,3 +149,13 @@ def test_of_two_layers_that_ask_an_approval_has_to_satisfy_both() -> None:
     strict = layer(PolicyRule(do="ask", ask=Approval(audience="admins", not_sender=True)), name="operator")
     for order in ([easy, strict], [strict, easy]):
         assert decide(call(), order).approval == Approval(audience="admins", not_sender=True, expires="1h", remember=False)
+
+
+def test_code_with_a_network_is_asked_about_once_the_prompt_is_tainted() -> None:
+    reading = call("fetch", "read", "open", has_network=True)
+    assert decide(reading, ()).do == "allow"
+    verdict = decide(call("fetch", "read", "open", has_network=True, tainted=True), ())
+    assert (verdict.do, verdict.why) == ("ask", "default: tainted, and its code reaches the network")
+    assert decide(call("fetch", "read", "open", tainted=True), ()).do == "allow"
+    spoken = [layer(PolicyRule(do="allow", tool="fetch"))]
+    assert decide(call("fetch", "read", "open", has_network=True, tainted=True), spoken).do == "allow"

@@ -15,7 +15,7 @@ from agentvm.errors import (
     ProviderOverloaded,
     ProviderRateLimited,
 )
-from agentvm.runtime.provider_chain import PATIENCE_SECONDS, Asked, ProviderChain
+from agentvm.runtime.provider_chain import PATIENCE_SECONDS, ProviderAttempt, ProviderChain
 
 BUSY = ProviderOverloaded("busy")
 
@@ -51,7 +51,7 @@ def limit(one: Chosen, seconds: float) -> None:
 def test_those_that_stand_in_are_asked_in_order_and_say_for_whom() -> None:
     async def test() -> None:
         chain = ProviderChain(candidates("a", "b", "c"))
-        asked: list[Asked] = []
+        asked: list[ProviderAttempt] = []
         for _ in range(3):
             asked.append(await chain.next())
             chain.failed(asked[-1], BUSY)

@@ -117,6 +117,7 @@ async def test_a_search_that_is_cut_off_has_a_result_and_is_not_sent_back() -> N
         assert "srvtoolu_1" not in json.dumps(sent(provider))
 
 
+@pytest.mark.usefixtures("sqlite_file")
 async def test_a_crash_in_the_middle_of_a_search_is_recovered_from_and_each_call_is_billed_once(tmp_path: Path) -> None:
     def config(folder: str) -> ServerConfig:
         return ServerConfig(system=SystemSettings(data_dir=str(tmp_path / folder)))

@@ -39,7 +39,7 @@ async def test_an_awake_agent_is_found_by_its_image_once_that_was_read_beside_it
         assert roster.awake(DEFAULT_TENANT, image.image_id, other.session_id) is None
         assert roster.awake(DEFAULT_TENANT, image.image_id, SessionId("sess_3")) is None
         assert roster.awake(OTHER, image.image_id, None) is None
-        roster.put_to_sleep(agent)
+        roster.evict_agent(agent)
         assert roster.awake(DEFAULT_TENANT, image.image_id, None) is None
 
 
@@ -47,7 +47,7 @@ async def test_a_sleeper_has_its_names_until_nobody_listens() -> None:
     async with open_world(ScriptedDriver()) as world:
         roster, agent = Roster(), world.start()
         roster.add(agent)
-        roster.put_to_sleep(agent)
+        roster.evict_agent(agent)
         assert len(roster) == 0
         names = roster.find(DEFAULT_TENANT, agent.agent_id)
         assert isinstance(names, Sleeper)
@@ -65,7 +65,7 @@ async def test_an_agent_that_wakes_takes_its_place_again() -> None:
     async with open_world(ScriptedDriver()) as world:
         roster, agent = Roster(), world.start()
         roster.add(agent)
-        roster.put_to_sleep(agent)
+        roster.evict_agent(agent)
         roster.add(agent)
         assert roster.of_container(DEFAULT_TENANT, agent.container_id) == (agent,)
         assert roster.remove(agent)

@@ -193,7 +193,7 @@ async def test_what_is_too_old_leaves_the_log_and_its_end_stays() -> None:
         first, last = await log.range()
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(world.runtime.keep_house)
+                tasks.start_soon(world.runtime.housekeep)
                 # Each read waits its turn behind the writer, so this does not spin.
                 while (await log.range())[0] == first:
                     pass

@@ -1,13 +1,12 @@
 """What a runtime keeps in memory, what it finds out about its disk, and what it does with what it cannot read."""
 
-from contextlib import closing
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-import apsw
 import pytest
 from tests.runtime.fixtures import World, open_world, tool, types
+from tests.support.engines import damage
 
 from agentvm.blueprint.image import new_session
 from agentvm.config import ServerConfig
@@ -24,6 +23,7 @@ from agentvm.runtime.runtime import open_runtime
 from agentvm.runtime.tools import ServerTools
 from agentvm.storage.engine import open_store
 
+UNREADABLE = b"\0"
 HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 
@@ -158,11 +158,8 @@ async def test_a_history_that_cannot_be_read_sets_its_session_aside_and_others_g
             agent = world.runtime.start_agent(DEFAULT_TENANT, world.image, session_id)[0]
             await world.say(agent, "one")
         await world.hear("text_delta", times=2)
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.execute(
-            "UPDATE all_messages SET body = x'00' "
-            "WHERE session_key = (SELECT session_key FROM sessions WHERE session_id = ?)", (other.session_id,)
-        )  # fmt: skip
+    of_other = "session_key = (SELECT session_key FROM sessions WHERE session_id = ?)"
+    damage(path, f"UPDATE all_messages SET body = ? WHERE {of_other}", UNREADABLE, other.session_id)
     async with open_world(ScriptedDriver(), path=path) as world:
         container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
         with anyio.fail_after(60):
@@ -186,16 +183,10 @@ async def leave_a_turn(path: Path) -> World:
     return world
 
 
-def damage(path: Path, statement: str) -> None:
-    with closing(apsw.Connection(str(path))) as connection:
-        connection.pragma("foreign_keys", False)
-        connection.execute(statement)
-
-
 async def test_an_image_that_cannot_be_read_keeps_nobody_from_starting(tmp_path: Path) -> None:
     path = tmp_path / "agentvm.db"
     before = await leave_a_turn(path)
-    damage(path, "UPDATE images SET config = x'00'")
+    damage(path, "UPDATE images SET config = ?", UNREADABLE)
     async with open_store(path) as store:
         numbers = iter(range(10**6))
         async with open_runtime(
@@ -228,7 +219,7 @@ async def test_after_a_lost_journal_an_answer_gets_an_id_of_its_own_and_is_bille
         with anyio.fail_after(60):
             while len(driver.prompts) < 2:
                 await anyio.lowlevel.checkpoint()
-    damage(path, "UPDATE journal SET body = x'00'")
+    damage(path, "UPDATE journal SET body = ?", UNREADABLE)
     async with open_world(ScriptedDriver(lambda prompt: reply("THE ANSWER")), tools=[tool("look", look)], path=path) as world:
         with anyio.fail_after(60):
             while await world.store.list_unfinished():
@@ -244,7 +235,7 @@ async def test_a_part_of_the_log_that_cannot_be_read_is_lost_and_said_to_be(tmp_
     async with open_world(ScriptedDriver(), path=path) as world:
         await world.say(world.start(), "one")
         await world.hear("turn_response")
-    damage(path, "UPDATE log SET body = x'00'")
+    damage(path, "UPDATE log SET body = ?", UNREADABLE)
     async with open_world(ScriptedDriver(), path=path) as world:
         image = world.image
         missed = await world.runtime.replay.read(DEFAULT_TENANT, image.container_id, image.session_id, 0)

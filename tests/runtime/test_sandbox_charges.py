@@ -1,6 +1,6 @@
 """The ledger has the time of every job in a sandbox once, over waits, stops, crashes and refused commits."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,10 +64,13 @@ class Jobs:
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
     fake = Jobs()
 
-    async def run(self: object, need: Need, job: Job, *, calls: HostCalls | None = None, **more: object) -> Any:
-        return Placed(tier="process"), await fake.run(job, calls)
+    async def run(
+        self: object, need: Need, job: Job, *, began: Callable[[Placed], None], calls: HostCalls | None = None, **more: object
+    ) -> Any:
+        began(placed := Placed(tier="process"))
+        return placed, await fake.run(job, calls)
 
-    async def place(self: object, need: Need, *more: object) -> Placed:
+    async def place(self: object, need: Need, *more: object, **about: object) -> Placed:
         return Placed(tier="process")
 
     async def offers(self: object) -> tuple[Offer, ...]:
@@ -244,7 +247,7 @@ async def test_a_charge_and_its_result_share_a_commit_and_neither_is_there_if_it
         await world.start().rest()
         with anyio.fail_after(60):
             while not (turns := await world.turns()) or turns[0].outcome is None:
-                await world.start().writer.pay()
+                await world.start().writer.store_unstored()
         results = [message for message in await world.messages() if isinstance(message, ToolResultMessage)]
         ledger = [entry for _, entry in await world.store.accounts(DEFAULT_TENANT).ledger.list() if entry.wall_ms]
     assert [entry.wall_ms for entry in ledger] == [1_000]

@@ -102,6 +102,29 @@ print(tools.delete(f"order {n}")["deleted"], random.random() >= 0)
         assert all(entry.wall_ms for entry in jobs)
 
 
+@pytest.mark.parametrize("ending", ["tools.delete('b')", "pass"])
+async def test_a_program_that_makes_another_call_when_it_is_run_again_is_stopped_and_nothing_further_is_made(
+    ending: str,
+) -> None:
+    code = f"""
+import time
+first = tools.add(time.time_ns())
+try:
+    tools.delete("a")
+except ToolError:
+    {ending}
+"""
+    async with ran(code) as (desk, driver):
+        await desk.hear("turn_parked")
+        assert len(made) == 1
+        await answer(desk, "deny")
+        await desk.hear("turn_response")
+        assert len(made) == 1
+        told = driver.prompts[-1].conversation[-1]
+        assert isinstance(told, ToolResultsEntry)
+        assert "its call 1 is not the one of the first run" in told.results[0].output.text
+
+
 async def test_files_that_a_program_left_before_it_waited_are_those_of_its_last_run() -> None:
     code = """
 import os

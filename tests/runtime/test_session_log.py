@@ -63,7 +63,7 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
     log.number([begin(ONE), TextDelta(text="kept")], EventScope(), 1)
     log.committed = 2
     log.number([end(ONE), begin(TWO), TextDelta(text="x")], EventScope(), 1)
-    log.take_back()
+    log.drop_uncommitted()
     assert (log.head, list(log.open_turns), [event.seq for event in log.tail]) == (2, [ONE], [1, 2])
     assert log.number([end(ONE)], EventScope(), 1)[0].seq == 3
 
@@ -89,7 +89,7 @@ def test_a_long_tail_with_a_stop_waits_for_the_end_of_the_turn() -> None:
     log.committed = log.head
     log.number([stop(ONE)], EventScope(), 1)
     assert not log.foldable(1)
-    log.take_back()
+    log.drop_uncommitted()
     assert log.foldable(1)
     log.number([stop(ONE), end(ONE)], EventScope(), 1)
     assert log.foldable(1_000)
@@ -106,7 +106,7 @@ def test_a_heavy_tail_does_not_wait_for_the_end_of_the_turn() -> None:
     log.committed = log.head
     log.number([said(1)], EventScope(), 1)
     assert log.foldable(1_000)
-    log.take_back()
+    log.drop_uncommitted()
     assert not log.foldable(1_000)
     log.number([said(1), said(5)], EventScope(), 1)
     log.fold(3)
@@ -177,5 +177,5 @@ def test_parking_that_could_not_be_stored_is_taken_back() -> None:
     log.number([begin(ONE)], EventScope(), 5)
     log.committed = log.head
     log.number([TurnParked(turn_id=ONE, message_id=MessageId("m"), timestamp=7, waits=(), active=1)], EventScope(), 7)
-    log.take_back()
+    log.drop_uncommitted()
     assert (log.parked, list(log.open_turns)) == (None, [ONE])

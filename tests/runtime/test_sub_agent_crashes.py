@@ -73,7 +73,7 @@ async def test_an_answer_to_a_sub_agent_counts_once_whichever_commit_is_the_last
             await crash.died.wait()
     async with open_world(driver, tools=[hammer.tool], path=path, ids_from=20_000) as world:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.runtime.keep_house)
+            tasks.start_soon(world.runtime.housekeep)
             await root_ended(world)
             tasks.cancel_scope.cancel()
         assert len(await results(world)) == 1

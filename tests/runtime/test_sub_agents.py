@@ -248,7 +248,7 @@ async def test_a_caller_whose_sub_agent_ended_just_before_a_crash_goes_on_at_the
         assert (await world.turns())[0].outcome is None
     async with open_world(driver, tools=[hammer.tool], path=path) as world:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.runtime.keep_house)
+            tasks.start_soon(world.runtime.housekeep)
             await world.hear("turn_response")
             tasks.cancel_scope.cancel()
         assert await results(world) == [("c1", "text", "struck it")]

@@ -1,14 +1,22 @@
 """What a tool gives, and what of it a message holds."""
 
 import hashlib
+import json
 from typing import Any
 
+import anyio
+import anyio.lowlevel
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentvm.errors import ToolFailed
 from agentvm.errors.attachment import AttachmentTooLarge
+from agentvm.model.long_json import folded, read_json, unfolded
 from agentvm.model.message import FilePart, ImagePart, LinkPart, TextPart
-from agentvm.runtime.tool_results import PARTS_MAX, QUOTED_MAX, ResultKeeper
+from agentvm.runtime.tool_input import DEPTH_MAX
+from agentvm.runtime.tool_results import PARTS_MAX, QUOTED_MAX, ResultKeeper, encode_result, plain_json
 from agentvm.tools.base import (
     IMAGE_MAX_BYTES,
     IMAGES_MAX,
@@ -19,6 +27,7 @@ from agentvm.tools.base import (
     ResultLink,
     ResultPart,
     ResultText,
+    plain_text,
 )
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +57,15 @@ def digest(data: bytes) -> str:
 
 def keeper(shelf: Shelf | None = None, **more: Any) -> ResultKeeper:
     shelf = shelf or Shelf()
-    settings = {"name": "t", "output_max": 100, "file_max_bytes": 1_000, "store": shelf.store, "spill": shelf.spill, **more}
+    settings = {
+        "name": "t",
+        "owner": "acme",
+        "output_max": 100,
+        "file_max_bytes": 1_000,
+        "store": shelf.store,
+        "spill": shelf.spill,
+        **more,
+    }
     return ResultKeeper(**settings)
 
 
@@ -134,3 +151,99 @@ async def test_a_result_that_does_not_fit_its_schema_is_an_error_that_quotes_it(
     with pytest.raises(ToolFailed) as raised:
         await checked.keep(CallResult(type="text", value="x" * 10_000))
     assert len(str(raised.value)) < QUOTED_MAX + 500
+
+
+async def test_terminal_escapes_and_nul_are_taken_out_of_json_as_well() -> None:
+    value = {"a\x1b[31m": ["red\x1b[0m\x00", {"b": "\x9bK\ttab\n"}], "n": 1, "ok": None}
+    outcome = await keeper().keep(CallResult(type="json", value=value))
+    assert outcome.result == {"a[31m": ["red[0m", {"b": "K\ttab\n"}], "n": 1, "ok": None}
+    long = await keeper(shelf := Shelf("/workspace/x")).keep(CallResult(type="json", value=["\x1b" + "x" * 200]))
+    assert "\\u001b" not in str(long.result)
+    assert b"\\u001b" not in shelf.spilled[0]
+
+
+async def test_json_without_control_characters_is_passed_on_as_it_is() -> None:
+    value = {"text": "back\\u001bslash \\b \\f", "path": "C:\\u0000"}
+    assert (await keeper().keep(CallResult(type="json", value=value))).result == value
+
+
+JSON = st.recursive(
+    st.text() | st.integers(-9, 9) | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+
+
+@given(JSON)
+def test_nothing_but_control_characters_is_taken_out_of_json(value: object) -> None:
+    def clean(value: object) -> object:
+        match value:
+            case str():
+                return plain_text(value)
+            case dict():
+                return {plain_text(name): clean(item) for name, item in value.items()}
+            case list():
+                return [clean(item) for item in value]
+            case _:
+                return value
+
+    assert isinstance(value, str) or unfolded(plain_json(value, encode_result("t", value))[0]) == clean(value)
+
+
+@pytest.mark.parametrize("depth", [DEPTH_MAX + 1, 600, 900])
+async def test_json_that_is_nested_too_deeply_is_an_error_and_nobodys_failure(depth: int) -> None:
+    value: object = "\x1b"
+    for _ in range(depth):
+        value = [value]
+    with pytest.raises(ToolFailed, match="nested"):
+        await keeper(output_max=10_000).keep(CallResult(type="json", value=value))
+
+
+async def test_very_long_json_stays_text_and_is_as_deep_as_other_json_may_be() -> None:
+    long = ["x\x1b" * 2_000_000, [1]]
+    outcome = await keeper(output_max=10**8).keep(CallResult(type="json", value=folded(long)))
+    assert isinstance(outcome.result, msgspec.Raw)
+    assert unfolded(outcome.result) == ["x" * 2_000_000, [1]]
+    deep: object = "x" * 2_000_000
+    for _ in range(DEPTH_MAX + 1):
+        deep = [deep]
+    with pytest.raises(ToolFailed, match="nested"):
+        await keeper(output_max=10**8).keep(CallResult(type="json", value=folded(deep)))
+    # Told as a text it may be as deep as it likes.
+    assert "cut off" in str((await keeper().keep(CallResult(type="json", value=folded(deep)))).result)
+
+
+async def test_json_of_some_length_is_told_as_short_as_it_can_be_written() -> None:
+    spaced = json.dumps({"text": "中" * 12_000, "list": [1, 2]}, indent=4).encode()
+    outcome = await keeper(output_max=20_000).keep(CallResult(type="json", value=read_json(spaced)))
+    assert outcome.result == {"text": "中" * 12_000, "list": [1, 2]}
+
+
+async def test_others_go_on_while_a_large_result_is_gone_through() -> None:
+    value = ["\x01"] + [[number] for number in range(400_000)]
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await anyio.lowlevel.checkpoint()
+            ticks += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        outcome = await keeper().keep(CallResult(type="json", value=value))
+        tasks.cancel_scope.cancel()
+    assert str(outcome.result).startswith('["",[0],[1]')
+    assert ticks > 2
+
+
+async def test_the_name_of_an_address_has_no_control_characters() -> None:
+    outcome = await keeper().keep(content(ResultLink(uri="https://a.example/\x1b", name="a\x1b[2J")))
+    assert outcome.parts == (LinkPart(uri="https://a.example/", name="a[2J"),)
+
+
+async def test_parts_have_to_fit_the_schema_of_the_result_as_well() -> None:
+    checked = keeper(output_schema={"type": "object", "required": ["n"]})
+    whole = CallResult(type="content", value={"n": 1}, parts=(ResultText(text="n is 1"), PNG))
+    assert len((await checked.keep(whole)).parts) == 2
+    for value in (None, {"m": 1}):
+        with pytest.raises(ToolFailed, match="does not fit its outputSchema"):
+            await checked.keep(CallResult(type="content", value=value, parts=(PNG,)))

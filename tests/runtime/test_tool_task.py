@@ -77,6 +77,22 @@ async def test_a_tool_that_ignores_its_cancellation_is_abandoned_and_not_awaited
             assert abandoned == ["it"]
 
 
+def test_a_tool_that_does_not_stop_is_left_within_200_ms() -> None:
+    async def main() -> None:
+        async def work() -> None:
+            with anyio.CancelScope(shield=True):
+                await free.wait()
+
+        free = anyio.Event()
+        task = ToolTask("stubborn", work, timeout_seconds=3, seconds_max=50)
+        with pytest.raises(TimeoutError):
+            await task.run()
+        assert 3 < anyio.current_time() <= 3.2
+        free.set()
+
+    run_virtual(main())
+
+
 async def test_a_cancelled_tool_closes_what_it_holds_before_its_turn_goes_on() -> None:
     begun, closed = anyio.Event(), list[str]()
 

@@ -51,6 +51,7 @@ async def _warm(world: World) -> None:
     world.heard.clear()
 
 
+@pytest.mark.usefixtures("sqlite_file")
 async def test_a_short_turn_is_two_commits_and_a_known_number_of_statements(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -127,5 +128,5 @@ async def test_a_turn_that_is_stopped_before_its_release_has_one_end_and_asks_no
         assert types(heard)[-3:] == ["message_stop", "conversation_end", "turn_response"]
         assert len(driver.prompts) == 1
         assert [turn.outcome for turn in await world.turns()] == ["completed", "interrupted"]
-        assert await world.store.list_asked() == ()
+        assert await world.store.list_sent_calls() == ()
         assert len(await world.store.accounts(DEFAULT_TENANT).ledger.list()) == 1

@@ -5,7 +5,7 @@ from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.model.definition import Definition
 from agentvm.model.turn import ClientTool, TurnOptions
 from agentvm.runtime.tools import ToolSet, client_tool
-from agentvm.runtime.turn_options import add_tools, apply_options, check_options
+from agentvm.runtime.turn_options import add_tools, apply_options, check_options, choose_tool, still_allowed
 
 PLAIN = Definition(name="plain", system_prompt="Be brief", temperature=0.2)
 
@@ -47,3 +47,19 @@ def test_a_tool_of_the_sender_takes_the_place_of_one_with_its_name() -> None:
     assert [(spec.name, spec.description) for spec in tools.specs] == [("a", "own"), ("b", "theirs"), ("c", "")]
     assert tools.waits_for("c") == "client"
     assert add_tools(own, TurnOptions(temperature=0)) is own
+
+
+def test_a_tool_that_has_to_be_called_is_one_of_the_turns_and_chosen_until_a_call_is_made() -> None:
+    options = TurnOptions(tools=(ClientTool(name="t"),), tool_choice="t")
+    check_options(PLAIN, options)
+    check_options(Definition(name="own", tools=("u",)), TurnOptions(tool_choice="u"))
+    with pytest.raises(Unprocessable, match="there is no tool v"):
+        check_options(Definition(name="own", tools=("u",)), TurnOptions(tool_choice="v"))
+    with pytest.raises(Unprocessable, match="choose toolChoice"):
+        check_options(Definition(name="sealed", turn_options=("model",)), TurnOptions(tool_choice="required"))
+    assert still_allowed(PLAIN, options) == options
+    specs = [ToolSpec(name="t", description="", input_schema={})]
+    assert [choose_tool(options, specs, calls) for calls in ((), ("call_1",))] == ["t", None]
+    assert choose_tool(options, [], ()) is choose_tool(None, specs, ()) is None
+    anything = TurnOptions(tool_choice="required")
+    assert [choose_tool(anything, tools, ()) for tools in (specs, [])] == ["required", None]

@@ -12,8 +12,17 @@ from tests.runtime.test_parking import answer, open_waits, results
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
+from agentvm.events.base import EventScope
+from agentvm.events.tool import ProgramChanged
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.program import ProgramEnded
+from agentvm.model.turn import Turn
 from agentvm.model.wait import ROUNDS_MAX, Question, ToolWait
+from agentvm.runtime import turn
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.billing import Bill, Unmetered
 from agentvm.runtime.tools import Tool, tool_of
+from agentvm.runtime.waiting import close_calls
 from agentvm.tools.base import (
     CallContext,
     CallTraits,
@@ -26,6 +35,15 @@ from agentvm.tools.base import (
 )
 
 pytestmark = pytest.mark.anyio
+
+LEFT = Turn(
+    turn_id=TurnId("turn_1"),
+    session_id=SessionId("s"),
+    container_id=ContainerId("c"),
+    image_id=ImageId("i"),
+    message_id=MessageId("m"),
+    accepted_at=1,
+)
 
 SIZE = InputRequired(questions={"size": Question(mode="form", message="Which size?")}, state="sealed")
 LOGIN = ConsentRequired(url="https://example.org/login", state="oauth", server="shop")
@@ -143,7 +161,7 @@ async def test_a_tool_that_goes_on_asking_is_stopped() -> None:
             await answer(world, await next_wait(world, parked=number), "answer", result=LARGE)
         await world.hear("turn_response")
         assert len(shop.calls) == ROUNDS_MAX + 1
-        assert ("c1", "error-text", "The tool goes on asking for input; it was stopped.") in await results(world)
+        assert ("c1", "error-text", "The tool asked for input too often and was stopped.") in await results(world)
 
 
 async def test_the_answer_to_a_tool_is_given_after_a_restart(tmp_path: Path) -> None:
@@ -156,3 +174,15 @@ async def test_the_answer_to_a_tool_is_given_after_a_restart(tmp_path: Path) -> 
         with anyio.fail_after(60):
             await world.hear("turn_response")
         assert [None if resumption is None else resumption.state for _, resumption in shop.calls] == [None, "sealed"]
+
+
+@pytest.mark.parametrize(("left", "ended"), [(LEFT, True), (None, False)])
+async def test_the_end_of_a_turn_that_could_not_be_read_drops_the_journals_of_its_programs(
+    left: Turn | None, ended: bool
+) -> None:
+    scope = EventScope(turn_id=LEFT.turn_id)
+    state = turn.begin(LEFT.turn_id, LEFT.message_id, 1)
+    accepted = Accepted(state, scope, Bill(Unmetered(), lambda: 1, DEFAULT_TENANT, None, scope))
+    accepted.resumed, accepted.left = True, left
+    _, events = close_calls(accepted, 5)
+    assert events == ((ProgramChanged(change=ProgramEnded(turn_id=LEFT.turn_id)),) if ended else ())

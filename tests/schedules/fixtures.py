@@ -45,7 +45,7 @@ class Times:
 
     async def look(self) -> int:
         with anyio.fail_after(60):
-            return await self.vm.schedules.look(self.vm.starter, self._tell)
+            return await self.vm.schedules.run_due(self.vm.starter, self._tell)
 
     def _tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         self.missed.append((data.count, data.reason))  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ async def test_runs_are_billed_to_their_maker_and_end_with_its_rights() -> None:
         assert made.status == 201, made.raw
         schedule_id = ScheduleId(made.body["scheduleId"])
         world.clock.now = made.body["nextAt"]
-        assert await world.vm.schedules.look(world.vm.starter, world.vm.runtime.tell) == 1
+        assert await world.vm.schedules.run_due(world.vm.starter, world.vm.runtime.broadcast) == 1
         store = world.vm.store.tenant(acme.tenant_id)
         (run,) = await store.schedules(None).runs(schedule_id)
         assert run.turn_id is not None
@@ -54,7 +54,7 @@ async def test_runs_are_billed_to_their_maker_and_end_with_its_rights() -> None:
         assert turn.user_id == acme.user_id
         await world.vm.tenancy.people.unbind(acme.tenant_id, acme.user_id, turn.container_id)
         world.clock.now += HOUR
-        await world.vm.schedules.look(world.vm.starter, world.vm.runtime.tell)
+        await world.vm.schedules.run_due(world.vm.starter, world.vm.runtime.broadcast)
         last = (await store.schedules(None).runs(schedule_id))[0]
         assert (last.state, (last.reason or "").partition(":")[0]) == ("failed", "access_denied")
 

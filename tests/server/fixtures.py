@@ -104,7 +104,7 @@ class Socket:
 
 @asynccontextmanager
 async def open_socket(
-    app: Any, path: str = "/ws", *, client: str | None = None, abortable: bool = True
+    app: Any, path: str = "/ws", *, client: str | None = None, abortable: bool = True, key: str | None = None
 ) -> AsyncIterator[Socket]:
     """A peer that has asked to be connected; leaving waits until the server is done with it.
 
@@ -131,7 +131,7 @@ async def open_socket(
         with suppress(ClientDisconnected):
             await app(scope, inbox.receive, send)
 
-    headers = [(b"host", b"127.0.0.1:8080")]
+    headers = [(b"host", b"127.0.0.1:8080"), *([] if key is None else [(b"authorization", f"Bearer {key}".encode())])]
     scope: Message = {"type": "websocket", "path": path, "headers": headers}
     if client is not None:
         scope["query_string"] = f"client={client}".encode()

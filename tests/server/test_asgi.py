@@ -3,7 +3,7 @@ import pytest
 from tests.server.fixtures import http, open_listener, open_socket
 
 from agentvm.protocol.codec import Frame
-from agentvm.runtime.channel import LARGE_CHARACTERS, MAX_BYTES
+from agentvm.runtime.channel import LARGE_CHARACTERS, MAX_BYTES, RESERVE_FACTOR
 from agentvm.server import writer
 from agentvm.server.asgi import SOCKET_PATHS
 from agentvm.version import VERSION
@@ -122,7 +122,7 @@ async def test_a_peer_that_does_not_read_is_left_also_where_nothing_can_be_abort
         async with open_socket(listener.app, abortable=False) as socket:
             await socket.ask("container_create", containerId="c1")
             socket.stalled.set()
-            for _ in range(2 * MAX_BYTES // LARGE_CHARACTERS + 2):
+            for _ in range(2 * RESERVE_FACTOR * MAX_BYTES // LARGE_CHARACTERS + 2):
                 next(iter(vm.runtime.broadcaster.channels)).send(Frame("x" * LARGE_CHARACTERS))
                 await anyio.wait_all_tasks_blocked()
         assert not socket.aborted

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentvm.server.console import AREAS, HEADERS, NOT_BUILT, PAGES, console_routes, load_files
+from agentvm.server.console import AREAS, HEADERS, NOT_BUILT, PAGES, console_routes, load_files, missing_page
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
+from agentvm.server.http.reference import source_of
 from agentvm.server.router import Router
 
 
@@ -26,10 +27,11 @@ async def get(directory: Path, path: str, headers: Mapping[str, str] | None = No
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
     (tmp_path / "assets").mkdir()
-    (tmp_path / "index.html").write_text("<!doctype html>" + "<p>console</p>" * 100)
+    (tmp_path / "index.html").write_text("<!doctype html><style>p{}</style>" + "<p>console</p>" * 100)
     (tmp_path / "assets" / "index-abc.js").write_text("export {};")
     (tmp_path / "icon.svg").write_text("<svg/>")
     (tmp_path / "sw.js").write_text("self")
+    (tmp_path / "licenses.txt").write_text("MIT")
     (tmp_path / "secret.env").write_text("not served")
     return tmp_path
 
@@ -43,6 +45,8 @@ async def test_every_page_is_the_same_document_under_a_strict_policy(built: Path
     policy = response.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+    # The one style in the document is allowed by its digest, and no other.
+    assert f"style-src 'self' {source_of('p{}')};" in policy
     assert "frame-ancestors 'none'" in policy
     assert "require-trusted-types-for 'script'" in policy
 
@@ -54,7 +58,9 @@ async def test_files_named_by_their_digest_are_kept_for_ever(built: Path) -> Non
     assert response.headers["X-Content-Type-Options"] == HEADERS["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize(("path", "media_type"), [("/icon.svg", "image/svg+xml"), ("/sw.js", "text/javascript")])
+@pytest.mark.parametrize(
+    ("path", "media_type"), [("/icon.svg", "image/svg+xml"), ("/sw.js", "text/javascript"), ("/licenses.txt", "text/plain")]
+)
 async def test_files_with_a_fixed_name_are_asked_for_anew(built: Path, path: str, media_type: str) -> None:
     response = await get(built, path)
     assert (response.media_type, response.headers["Cache-Control"]) == (media_type, "no-cache")
@@ -76,6 +82,21 @@ async def test_a_page_is_compressed_for_clients_that_take_it_and_sent_once(built
     assert (again.status, again.content) == (304, b"")
     head = await get(built, "/", method="HEAD")
     assert (head.content, head.headers["Content-Length"]) == (b"", str(len(bytes(plain.content))))
+
+
+def to_nothing(path: str, accept: str, method: str = "GET") -> HttpRequest:
+    return HttpRequest({"method": method, "path": path, "headers": [(b"accept", accept.encode())]}, nothing)
+
+
+async def test_a_browser_at_an_address_that_nothing_has_is_told_by_the_page(built: Path) -> None:
+    browser = "text/html,application/xhtml+xml,*/*;q=0.8"
+    page = missing_page(to_nothing("/nowhere/at/all", browser), built)
+    assert page is not None
+    assert (page.status, page.media_type) == (404, "text/html")
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert missing_page(to_nothing("/nowhere", "application/json"), built) is None
+    assert missing_page(to_nothing("/nowhere", browser, "POST"), built) is None
+    assert missing_page(to_nothing("/v1/nowhere", browser), built) is None
 
 
 async def test_a_server_without_a_built_console_says_how_to_build_it(tmp_path: Path) -> None:

@@ -1,3 +1,7 @@
+import re
+from pathlib import Path
+
+from agentvm import gateways
 from agentvm.server.cors import cors_headers, preflight_headers
 
 PAGE = [(b"origin", b"https://app.example")]
@@ -18,3 +22,15 @@ def test_a_preflight_names_the_methods_and_the_headers_of_the_official_clients()
     allowed = headers["Access-Control-Allow-Headers"].split(", ")
     assert {"authorization", "x-stainless-os", "last-event-id"} <= set(allowed)
     assert "x-evil" not in allowed
+
+
+def test_pages_may_send_every_header_that_a_gateway_reads() -> None:
+    (folder,) = gateways.__path__
+    sources = [path.read_text(encoding="utf-8") for path in Path(folder).rglob("*.py")]
+    constants = [line for source in sources for line in re.findall(r"^[A-Z_, ]*_HEADER\b.* = (.*)$", source, re.MULTILINE)]
+    read = {name for line in constants for name in re.findall(r'"([a-z0-9-]+)"', line)}
+    read |= {name for source in sources for name in re.findall(r'headers\.get\("([a-z-]+)"', source)}
+    assert {"x-avm-agent", "last-event-id", "mcp-name"} <= read
+    # A page sends `accept` without being allowed to.
+    allowed = preflight_headers(PAGE, "POST")["Access-Control-Allow-Headers"].split(", ")
+    assert read - {"accept"} <= set(allowed)

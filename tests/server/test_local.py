@@ -4,6 +4,7 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
+from websockets.asyncio.client import connect
 
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
@@ -14,7 +15,7 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ChannelClosed, ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.protocol.link import WireEvent
-from agentvm.server.local import LocalRuntime, local_runtime, start_server
+from agentvm.server.local import LocalRuntime, LocalServer, local_runtime, start_server
 
 IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 
@@ -93,13 +94,32 @@ async def test_each_connections_view_hears_that_peers_events() -> None:
                 view.on("*", listen)
 
             server = server_of(agentx)
+            assert isinstance(server, LocalServer)
             server.on_connection(welcome)
             port = await server.listen(port=0)
+            assert server.vm.report().sockets == 0
             async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}/ws")) as remote:
+                assert server.vm.report().sockets == 1
                 image = await remote.images.create(container_id="c1")
                 await (await remote.images.run(image.image_id)).receive("Hi")
                 await spoken.wait()
             assert "text_delta" in heard
+
+
+async def test_a_peer_that_a_server_hangs_up_on_is_told() -> None:
+    views: list[RuntimeView] = []
+    with anyio.fail_after(60):
+        async with create_agentx(in_memory(ScriptedDriver())) as agentx:
+            server = server_of(agentx)
+            server.on_connection(views.append)
+            port = await server.listen(port=0)
+            async with connect(f"ws://127.0.0.1:{port}/ws") as peer:
+                await peer.send('{"type": "container_list_request", "data": {"requestId": "r"}}')
+                await peer.recv()
+                await views[0].channel.disconnect()
+                async for _ in peer:
+                    pass
+    assert (peer.close_code, peer.close_reason) == (1000, "closed by the server")
 
 
 async def test_a_server_can_hang_up_on_a_peer() -> None:

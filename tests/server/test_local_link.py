@@ -87,8 +87,19 @@ async def test_handlers_hear_events_until_they_unsubscribe_and_iterators_end_wit
                 stop()
                 await view.containers.create("c2")
                 desk.peer.channel.close(GOING_AWAY)
-                assert [event.type async for event in events] == ["container_created"]
+                assert [event.type async for event in events] == ["container_created", "disconnected"]
         assert heard == ["c1"]
+
+
+async def test_the_end_of_a_link_is_its_last_event_and_names_the_reason() -> None:
+    ends: list[object] = []
+    async with open_desk() as desk:
+        link = LocalLink(desk.peer)
+        RuntimeView(link).on("disconnected", lambda event: ends.append(event.data["message"]))
+        desk.peer.channel.close(TOO_SLOW)
+        with anyio.fail_after(60):
+            await link.run()
+    assert ends == [TOO_SLOW.reason]
 
 
 async def test_a_link_that_has_ended_says_so_instead_of_acting() -> None:

@@ -1,11 +1,16 @@
+import contextlib
 import json
 
 import pytest
+from tests.compat.test_traps_2x import asked, authenticate
 from tests.server.fixtures import open_listener, open_socket
+from tests.server.test_authentication import open_site
 from tests.support.rpc_client import RpcClient, open_rpc_client
+from websockets.asyncio.client import connect
 
 from agentvm.model.account import Quota
 from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.principal import MEMBER
 from agentvm.operations.context import Context
 from agentvm.operations.rpc_methods import METHODS, Nothing, RpcMethod
 from agentvm.server import websocket as socket_module
@@ -23,6 +28,22 @@ async def test_two_clients_of_a_container_hear_the_same_turn() -> None:
         assert heard[0] == heard[1]
         await one.leave()
         await two.leave()
+
+
+async def test_a_client_hears_every_container_that_its_key_names() -> None:
+    async with open_site() as site:
+        keys = [(await site.key(permissions=MEMBER, containers=names))[1] for names in (["a", "b"], ["b"], ["c"])]
+        async with contextlib.AsyncExitStack() as stack:
+            both, speaker, stranger = [await stack.enter_async_context(connect(site.server.ws_url)) for _ in keys]
+            for socket, key in zip((both, speaker, stranger), keys, strict=True):
+                await authenticate(socket, key)
+                await asked(socket, "image.list")
+            record = (await asked(speaker, "image.create"))[0]["result"]["record"]
+            assert (await asked(speaker, "message.send", imageId=record["imageId"], content="Hi"))[0]["result"]
+            for socket, hears in ((both, True), (stranger, False)):
+                _, events = await asked(socket, "image.list")
+                contexts = [frame["params"]["event"]["context"] for frame in events]
+                assert any(context.get("imageId") == record["imageId"] for context in contexts) is hears
 
 
 async def test_a_peer_that_comes_back_silently_hears_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:

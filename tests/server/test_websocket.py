@@ -9,7 +9,7 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.protocol.codec import Frame
-from agentvm.runtime.channel import GOING_AWAY, LARGE_CHARACTERS, MAX_BYTES
+from agentvm.runtime.channel import GOING_AWAY, LARGE_CHARACTERS, MAX_BYTES, RESERVE_FACTOR
 from agentvm.server import writer
 from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
@@ -141,7 +141,7 @@ async def test_a_peer_that_does_not_read_is_aborted(monkeypatch: pytest.MonkeyPa
         async with open_socket(listener.app) as socket:
             await socket.ask("container_create", containerId="c1")
             socket.stalled.set()
-            for _ in range(2 * MAX_BYTES // LARGE_CHARACTERS + 2):
+            for _ in range(2 * RESERVE_FACTOR * MAX_BYTES // LARGE_CHARACTERS + 2):
                 the_channel(vm).send(Frame("x" * LARGE_CHARACTERS))
                 await anyio.wait_all_tasks_blocked()
         assert socket.aborted

@@ -24,7 +24,7 @@ from agentvm.sessions.archive import BLOB_MAX_BYTES, MANIFEST
 from agentvm.sessions.export import ExportSource, Selection, export_archive
 from agentvm.sessions.import_reader import Kind, Orders, Reading, read
 from agentvm.sessions.intake import ImportReport, plan, report, stage, write
-from agentvm.storage.carry import Carried, Said
+from agentvm.storage.carry import Carried, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
@@ -45,9 +45,11 @@ async def put(store: Store, *records: Carried) -> None:
     await store.carrier(TENANT).add(lambda: iter(records), 5)
 
 
-def history(messages: Sequence[Message] = EVERY_KIND, turns: Sequence[Turn] = (ENDED,)) -> tuple[Image, Session, Said]:
+def history(
+    messages: Sequence[Message] = EVERY_KIND, turns: Sequence[Turn] = (ENDED,)
+) -> tuple[Image, Session, SessionContent]:
     prompted = image(definition=Definition(name="helper", system_prompt="你好"), now=3)
-    return prompted, default_session(prompted), Said(tuple(messages), tuple(turns))
+    return prompted, default_session(prompted), SessionContent(tuple(messages), tuple(turns))
 
 
 async def fill(store: Store) -> None:
@@ -55,7 +57,7 @@ async def fill(store: Store) -> None:
     one, first, said = history()
     pinned = msgspec.structs.replace(session("other", now=4), title="第二", pinned_at=7, updated_at=8)
     away = image("img_2", "away", now=1)
-    await put(store, one, first, said, pinned, Said((EVERY_KIND[0],)), away, default_session(away))
+    await put(store, one, first, said, pinned, SessionContent((EVERY_KIND[0],)), away, default_session(away))
 
 
 async def archive(store: Store, *wanted: Selection) -> bytes:

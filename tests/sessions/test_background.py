@@ -2,6 +2,7 @@ import anyio
 
 from agentvm.config import ServerConfig
 from agentvm.runtime.billing import Unmetered
+from agentvm.runtime.memories import Memories
 from agentvm.sessions.background import BackgroundWork
 from agentvm.storage.engine import open_store
 
@@ -17,8 +18,8 @@ async def test_it_goes_on_until_it_is_cancelled() -> None:
             choose=lambda *_: None,  # type: ignore[arg-type]  # It is never asked.
             meter=Unmetered(),
         )
-        assert len(background.effectors) == 4
+        assert len(background.effectors) == 5
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(background.run, lambda *_: None)
+            tasks.start_soon(background.run, lambda *_: None, Memories(store))
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()

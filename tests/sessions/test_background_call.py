@@ -12,7 +12,14 @@ from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextChunk, TextStarted, TextStopped, UserEntry
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
-from agentvm.errors import ProviderBadRequest, ProviderError, ProviderProtocolError, ProviderUnreachable, WalletEmpty
+from agentvm.errors import (
+    ProviderBadRequest,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderUnreachable,
+    StoreFailed,
+    WalletEmpty,
+)
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
@@ -20,6 +27,7 @@ from agentvm.model.usage import Usage
 from agentvm.sessions.background_call import BackgroundCalls, CallOwner, SessionWork
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.store import Store
 
 WORK = SessionWork(
@@ -132,6 +140,31 @@ async def test_what_fails_for_all_fails_and_costs_nothing(error: ProviderError) 
             await calls.ask(OWNER, [candidate("a", error), candidate("b", ProviderUnreachable("out"))], write)
         assert await owed(store) == []
         assert purse.open == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "price"), [((ProviderUnreachable("out"),), None), (reply("yes", usage=Usage(input_tokens=7, output_tokens=1)), 8)]
+)
+async def test_the_end_of_a_call_that_the_disk_refuses_is_entered_before_the_next_call(
+    steps: tuple[ScriptStep, ...], price: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(Purse()) as (calls, store):
+        add = LedgerStore.add
+
+        async def refuse(*_: object, **__: object) -> int:
+            raise StoreFailed("full")
+
+        monkeypatch.setattr(LedgerStore, "add", refuse)
+        with pytest.raises(StoreFailed):
+            await calls.ask(OWNER, [candidate("a", *steps)], write)
+        assert [call.key for call in await store.list_sent_calls()] == ["summary_1.1"]
+        monkeypatch.setattr(LedgerStore, "add", add)
+        await calls.ask(
+            replace(OWNER, key="summary_2"), [candidate("b", *reply("no", usage=Usage(input_tokens=1, output_tokens=1)))], write
+        )
+        prices = {entry.key: entry.price for entry in await owed(store)}
+        assert prices == {"summary_2": 2} | ({} if price is None else {"summary_1": price})
+        assert await store.list_sent_calls() == ()
 
 
 async def test_a_request_that_is_refused_is_not_put_to_others() -> None:

@@ -186,6 +186,31 @@ async def test_an_edit_that_is_sent_twice_under_one_key_is_one() -> None:
         assert len(await history(desk, session_id)) == 2
 
 
+async def test_an_edit_and_a_new_answer_have_the_options_of_the_question_unless_others_are_chosen() -> None:
+    driver = ScriptedDriver()
+    tool = {"name": "weather", "parameters": {"type": "object"}}
+    async with open_desk(driver) as desk:
+        image = await desk.create_image()
+        about = {"imageId": image["imageId"], "sessionId": image["sessionId"]}
+        chosen = {"temperature": 0.25, "instructions": "Be brief", "tools": [tool], "clientData": "of the first"}
+        await desk.ask("message_send", **about, content="one", options=chosen)
+        await desk.hear("turn_response")
+        await desk.ask("message_send", **about, content="two")
+        await desk.hear("turn_response", times=2)
+        first = (await history(desk, image["sessionId"]))[0]["id"]
+        session = {"sessionId": image["sessionId"]}
+        await desk.ask("message_edit", **session, messageId=first, content="uno")
+        await desk.hear("turn_response", times=3)
+        await desk.ask("message_regenerate", **session)
+        await desk.hear("turn_response", times=4)
+        await desk.ask("message_regenerate", **session, options={"temperature": 1.0})
+        await desk.hear("turn_response", times=5)
+        refused = await desk.ask("message_regenerate", **session, options={"model": "dear"})
+        assert refused["errorCode"] == "unprocessable"
+    seen = [(prompt.temperature, [tool.name for tool in prompt.tools][-1:] == ["weather"]) for prompt in driver.prompts]
+    assert seen == [(0.25, True), (None, False), (0.25, True), (0.25, True), (1.0, False)]
+
+
 async def test_an_answer_is_made_anew() -> None:
     driver = ScriptedDriver()
     async with open_desk(driver) as desk:

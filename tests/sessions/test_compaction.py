@@ -333,7 +333,7 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
             session_id=image["sessionId"],
             requested=True,
         )
-        made = await compactor.compact(work, vm.runtime.tell)
+        made = await compactor.compact(work, vm.runtime.broadcast)
         pieces = summings(driver)
         assert len(pieces) > 2
         for prompt in pieces:

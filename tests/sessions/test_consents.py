@@ -252,7 +252,7 @@ async def test_a_callback_that_is_not_the_users_is_refused(tmp_path: Path) -> No
         ):
             status, page, _ = await browse(site.vm, "GET", fields)
             assert (status, why in page) == (400, True), page
-        with pytest.raises(InvalidInput, match="asked of another user"):
+        with pytest.raises(InvalidInput, match="requested from another user"):
             await consents.finish(
                 state=back["state"], code=back["code"], issuer=back["iss"], caller=Caller(DEFAULT_TENANT, BOB)
             )

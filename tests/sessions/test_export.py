@@ -14,7 +14,7 @@ from agentvm.model.session import Session
 from agentvm.sessions.export import ExportSource, Selection, export_archive
 from agentvm.sessions.line import digest_of
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Said
+from agentvm.storage.carry import Attached, SessionContent
 from agentvm.storage.engine import open_store
 
 
@@ -142,7 +142,7 @@ async def test_a_file_that_goes_while_it_is_exported_leaves_no_whole_archive() -
         id=MessageId("m"), timestamp=1, role="user", content=(FilePart(data=reference_to(file.digest), media_type="a/b"),)
     )
     async with open_store(None) as store:
-        await put(store, one, first, file, Said((message,)))
+        await put(store, one, first, file, SessionContent((message,)))
 
         class Going(ExportSource):
             async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from agentvm.sessions.line import Unfit
 from agentvm.sessions.placement import Placement
 from agentvm.sessions.spool import Spool
 from agentvm.sessions.staged import Staged
-from agentvm.storage.carry import Said
+from agentvm.storage.carry import SessionContent
 
 ONE = {"name": "A", "created_at": "2025-01-02T03:04:05Z", "chat_messages": [{"sender": "human", "text": "hi"}]}
 
@@ -98,7 +98,7 @@ def test_a_conversation_has_the_same_ids_each_time_and_when_it_has_grown() -> No
         for record in read(json.dumps(found).encode()).load(Placement()):
             if isinstance(record, Session):
                 shown.append((str(record.session_id), ()))
-            elif isinstance(record, Said):
+            elif isinstance(record, SessionContent):
                 shown[-1] = (shown[-1][0], tuple(str(one.id) for one in record.messages))
         return shown
 
@@ -191,5 +191,5 @@ def test_a_data_uri_is_taken_apart() -> None:
 
 def test_what_is_on_the_spool_can_be_loaded() -> None:
     _, session, said = read(json.dumps(ONE).encode()).load(Placement())
-    assert isinstance(said, Said)
+    assert isinstance(said, SessionContent)
     assert (session.title, said.messages[0].timestamp) == ("A", 1735787045000)  # type: ignore[union-attr]

@@ -1,5 +1,7 @@
 """Keys of images: sealed for the image, used for its calls, shown to nobody, gone with it."""
 
+import gzip
+
 import pytest
 from tests.server.http.fixtures import World, open_world
 
@@ -37,10 +39,24 @@ async def test_a_key_in_the_config_is_sealed_for_the_image_and_never_shown() -> 
         shown = await world.ask("GET", f"/v1/images/{image['imageId']}", key=world.acme.admin)
         assert shown.body["config"]["ownKey"] is True
         assert KEY.encode() not in shown.raw
+
+
+async def test_an_image_that_is_loaded_waits_for_its_key_and_nobody_else_pays() -> None:
+    async with open_world() as world:
+        image = await build(world, apiKey=KEY)
         saved = await world.ask("GET", f"/v1/images/{image['imageId']}/file", key=world.acme.admin)
+        assert KEY.encode() not in gzip.decompress(saved.raw)
         loaded = await world.ask("POST", "/v1/images/load?container=shop", raw=saved.raw, key=world.acme.admin)
-        # Without its key the provider is not open here.
-        assert loaded.code == "driver_not_found"
+        assert (loaded.status, loaded.body["image"]["config"]["ownKey"]) == (201, True)
+        (warning,) = loaded.body["warnings"]
+        assert "apiKey" in warning
+        path = f"/v1/images/{loaded.body['image']['imageId']}"
+        asked = await world.ask(
+            "POST", "/v1/run", {"agent": loaded.body["image"]["imageId"], "content": "hi"}, key=world.acme.admin
+        )
+        assert "missing_key" in asked.raw.decode()
+        assert (await world.ask("PUT", path, {"updates": {"apiKey": "sk-2"}}, key=world.acme.admin)).status == 200
+        assert len(await sealed(world)) == 2
 
 
 async def test_a_key_is_replaced_and_cleared() -> None:
@@ -59,6 +75,18 @@ async def test_a_key_is_replaced_and_cleared() -> None:
         assert cleared.status == 200
         assert "ownKey" not in cleared.body["image"]["config"]
         assert await sealed(world) == []
+
+
+async def test_a_key_can_be_taken_back_although_nobody_else_pays_for_the_model() -> None:
+    async with open_world() as world:
+        image = await build(world, apiKey=KEY)
+        path = f"/v1/images/{image['imageId']}"
+        cleared = await world.ask("PUT", path, {"updates": {"clear": ["apiKey"]}}, key=world.acme.admin)
+        assert (cleared.status, await sealed(world)) == (200, [])
+        assert "ownKey" not in cleared.body["image"]["config"]
+        # Anything else is checked as a build is.
+        changed = await world.ask("PUT", path, {"updates": {"temperature": 1, "clear": ["apiKey"]}}, key=world.acme.admin)
+        assert changed.code == "driver_not_found"
 
 
 @pytest.mark.parametrize("deletes", ["/v1/images/{image}", "/v1/containers/shop"])

@@ -15,7 +15,7 @@ from agentvm.sessions.export import Selection
 from agentvm.sessions.import_reader import Orders
 from agentvm.sessions.intake import ImportReport, plan, report, stage
 from agentvm.storage.base import Rewinding, SessionWrite
-from agentvm.storage.carry import Said
+from agentvm.storage.carry import SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.session_write import prepare
@@ -223,6 +223,6 @@ async def test_an_id_that_is_taken_between_the_plan_and_the_commit_stores_nothin
 async def test_an_image_with_the_same_message_twice_over_is_no_reason_to_stop() -> None:
     async with open_store(None) as store:
         await put(store, *history((), ()))
-        await put(store, image("img_9"), default_session(image("img_9")), Said(of("m1")))
+        await put(store, image("img_9"), default_session(image("img_9")), SessionContent(of("m1")))
         assert (await take_in(store, await carried("m1"))).continued == 1
         assert await said(store) == ["m1"]

@@ -22,16 +22,16 @@ from agentvm.model.message import (
 from agentvm.sessions import people
 from agentvm.sessions.export import Selection
 from agentvm.sessions.line import digest_of
-from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
+from agentvm.sessions.people import HTML, MARKDOWN, PageFormat, export_pages
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Said
+from agentvm.storage.carry import Attached, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.store import Store
 
 EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
 
-async def page(store: Store, look: Look) -> str:
+async def page(store: Store, look: PageFormat) -> str:
     return b"".join([chunk async for chunk in export_pages(source(store), [Selection(HOME)], look)]).decode()
 
 
@@ -140,8 +140,10 @@ async def test_a_picture_that_is_referred_to_is_shown_as_one_that_was_sent(monke
     inline = msgspec.structs.replace(said, content=(sent, parts[1], parts[2]))
     one, first, _ = history()
     async with open_store(None) as here, open_store(None) as there:
-        await put(here, one, first, Attached(digest_of(body), len(body), Upload(media_type="a/b"), body), Said((said,)))
-        await put(there, one, first, Said((inline,)))
+        await put(
+            here, one, first, Attached(digest_of(body), len(body), Upload(media_type="a/b"), body), SessionContent((said,))
+        )
+        await put(there, one, first, SessionContent((inline,)))
         for look in (HTML, MARKDOWN):
             assert await page(here, look) == await page(there, look)
         shown = await page(here, HTML)

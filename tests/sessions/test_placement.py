@@ -5,10 +5,10 @@ from tests.conformance.records import HOME, IMAGE
 from tests.sessions.spools import put
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
-from agentvm.sessions.placement import Known, Placement, candidate, known_messages
+from agentvm.sessions.placement import ExistingPart, Placement, candidate, existing_messages
 from agentvm.sessions.spool import Spool
 from agentvm.sessions.staged import Staged
-from agentvm.storage.carry import Said, SessionHere
+from agentvm.storage.carry import ExistingSession, SessionContent
 
 
 def test_new_ids_are_given_wherever_the_old_ones_stand() -> None:
@@ -18,7 +18,7 @@ def test_new_ids_are_given_wherever_the_old_ones_stand() -> None:
         one, first, said, second = Staged(spool.file).load(placement)
     assert (one.image_id, one.session_id, one.container_id) == ("img_9", "sess_a_b9", "there")  # type: ignore[union-attr]
     assert (first.session_id, first.image_id, first.container_id) == ("sess_a_b9", "img_9", "there")  # type: ignore[union-attr]
-    assert isinstance(said, Said)
+    assert isinstance(said, SessionContent)
     # In the tenant's books a turn has one name.
     assert said.turns[0].turn_id == said.messages[0].turn_id == "turn_1_b9"
     assert said.messages[1].turn_id is None
@@ -27,7 +27,7 @@ def test_new_ids_are_given_wherever_the_old_ones_stand() -> None:
 
 
 def test_only_what_is_new_is_called_renamed() -> None:
-    placement = Placement({"a": "A", "b": "B"}, {"s": "S", "t": "T"}, present=frozenset({"a"}), known={"s": Known(0, 0)})
+    placement = Placement({"a": "A", "b": "B"}, {"s": "S", "t": "T"}, present=frozenset({"a"}), known={"s": ExistingPart(0, 0)})
     assert placement.renamed == {"b": "B", "t": "T"}
 
 
@@ -59,7 +59,7 @@ def test_how_much_of_a_session_is_here(
     messages: int, last: str | None, rewound: bool, reached: int, in_file: int, expected: int | None
 ) -> None:
     ids = ["a", "b", "c", "d", "e"]
-    here = SessionHere(HOME, IMAGE, messages, 0, None if last is None else MessageId(last), False, rewound, reached)
+    here = ExistingSession(HOME, IMAGE, messages, 0, None if last is None else MessageId(last), False, rewound, reached)
     known = ids[messages - 1] if 0 < messages <= in_file else None
-    assert known_messages(here, in_file, known) == expected
-    assert known_messages(replace(here, is_deleted=True), in_file, known) is None
+    assert existing_messages(here, in_file, known) == expected
+    assert existing_messages(replace(here, is_deleted=True), in_file, known) is None

@@ -39,7 +39,7 @@ from agentvm.sessions.line import digest_of
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Spool
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Said
+from agentvm.storage.carry import Attached, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import read_all
 
@@ -312,7 +312,7 @@ async def referring(anyio_backend: str) -> bytes:
         part = FilePart(data=reference_to(digest_of(FILE)), media_type="text/plain", filename="a.txt")
         said = UserMessage(id=MessageId("m"), timestamp=1, role="user", content=(part,))
         file = Attached(digest_of(FILE), len(FILE), Upload(media_type="text/plain"), FILE)
-        await put(store, one, first, file, Said((said,)))
+        await put(store, one, first, file, SessionContent((said,)))
         return await archive(store)
 
 

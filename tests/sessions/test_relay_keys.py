@@ -1,8 +1,8 @@
 import pytest
 
-from agentvm.errors import Conflict, InvalidInput, Unprocessable
+from agentvm.errors import Conflict, Unprocessable
 from agentvm.model.ids import TenantId
-from agentvm.sessions.relay_keys import KEY_MAX, RelayKeys
+from agentvm.sessions.relay_keys import RelayKeys
 
 ONE, TWO = TenantId("one"), TenantId("two")
 
@@ -19,11 +19,8 @@ def test_a_key_is_taken_once_by_each_tenant_until_it_is_freed() -> None:
     keys.take(ONE, None, "k", b"b")
 
 
-def test_keys_are_bounded_in_length_and_number() -> None:
+def test_keys_are_bounded_in_number() -> None:
     keys = RelayKeys(keys_max=2)
-    for key in ("", "x" * (KEY_MAX + 1)):
-        with pytest.raises(InvalidInput):
-            keys.take(ONE, None, key, b"")
     for key in ("a", "b", "c"):
         keys.take(ONE, None, key, b"")
     keys.take(ONE, None, "a", b"")

@@ -34,7 +34,7 @@ from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.sessions import line
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Said
+from agentvm.storage.carry import Attached, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.sql.attachments import read_all
 
@@ -94,7 +94,7 @@ def numbered(found: list[Message]) -> tuple[Message, ...]:
     return tuple(msgspec.structs.replace(one, id=MessageId(f"m{number}")) for number, one in enumerate(found))
 
 
-async def carry(said: Said, other: Said, title: str | None) -> None:
+async def carry(said: SessionContent, other: SessionContent, title: str | None) -> None:
     image, first, _ = history()
     files = [
         Attached(line.digest_of(body), len(body), Upload(media_type="a/b", name="n"), body) for body in FILES[: len(FILES) - 1]
@@ -129,4 +129,4 @@ def test_whatever_was_said_is_the_same_elsewhere(
     said: list[Message], ended: list[Turn], other: list[Message], title: str | None
 ) -> None:
     named = tuple(msgspec.structs.replace(one, turn_id=TurnId(f"t{number}")) for number, one in enumerate(ended))
-    anyio.run(carry, Said(numbered(said), named), Said(numbered(other)), title)
+    anyio.run(carry, SessionContent(numbered(said), named), SessionContent(numbered(other)), title)

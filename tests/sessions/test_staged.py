@@ -11,14 +11,15 @@ from tests.sessions.spools import ENDED, put
 from agentvm.errors.archive import ArchiveInvalid
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, MessageId, UserId
+from agentvm.model.image import ImageConfig
 from agentvm.model.message import FilePart, UserMessage
 from agentvm.sessions import bounds, staged
 from agentvm.sessions.line import digest_of
-from agentvm.sessions.placement import Known, Placement
+from agentvm.sessions.placement import ExistingPart, Placement
 from agentvm.sessions.spool import FILE, IMAGE, MESSAGE, SESSION, TURN, Spool, SpooledFile
 from agentvm.sessions.staged import Staged
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Continued, Present, Said
+from agentvm.storage.carry import Attached, Continued, Present, SessionContent
 
 BODY = b"a file"
 
@@ -39,14 +40,14 @@ def test_it_can_be_loaded_again_and_again() -> None:
     found = Staged(spooled())
     first = list(found.load(Placement()))
     assert list(found.load(Placement())) == first
-    assert [type(one).__name__ for one in first] == ["Image", "Session", "Said", "Session"]
+    assert [type(one).__name__ for one in first] == ["Image", "Session", "SessionContent", "Session"]
     assert (found.counts.images, found.counts.sessions, found.counts.messages, found.counts.turns) == (1, 2, 2, 1)
     assert found.containers == {image().container_id: 1}
 
 
 def test_it_comes_in_portions_of_so_many_records_and_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     def portions() -> list[int]:
-        said = [one for one in Staged(spooled()).load(Placement()) if isinstance(one, Said)]
+        said = [one for one in Staged(spooled()).load(Placement()) if isinstance(one, SessionContent)]
         return [len(one.messages) + len(one.turns) for one in said]
 
     assert portions() == [3]
@@ -62,15 +63,17 @@ def test_what_is_here_already_is_not_loaded_again() -> None:
     default = str(image().session_id)
     assert [found.message_id(default, number) for number in (0, 1, 2, 3)] == [None, "m1", "m2", None]
     whole = Placement(
-        present=frozenset({"img_1"}), known={default: Known(2, 1), "s2": Known(0, 0)}, complete=frozenset({default, "s2"})
+        present=frozenset({"img_1"}),
+        known={default: ExistingPart(2, 1), "s2": ExistingPart(0, 0)},
+        complete=frozenset({default, "s2"}),
     )
     assert list(found.load(whole)) == []
     assert list(found.arrivals(whole)) == []
-    grown = Placement(present=frozenset({"img_1"}), known={default: Known(1, 1)})
+    grown = Placement(present=frozenset({"img_1"}), known={default: ExistingPart(1, 1)})
     present, continued, said, new = found.load(grown)
     assert isinstance(present, Present)
     assert continued == Continued(default_session(image()), MessageId("m1"))
-    assert isinstance(said, Said)
+    assert isinstance(said, SessionContent)
     assert [one.id for one in said.messages] == ["m2"]
     assert [new] == list(found.arrivals(grown))
     assert 0 < found.size_behind(default, 1) < found.size_behind(default, 0) < found.size
@@ -97,7 +100,7 @@ def both(spool: Spool) -> None:
 def test_a_file_comes_before_what_refers_to_it_with_its_bytes_once() -> None:
     found = Staged(spooled(both))
     kinds = [type(one).__name__ for one in found.load(Placement())]
-    assert kinds == ["Image", "Session", "Attached", "Said"] * 2
+    assert kinds == ["Image", "Session", "Attached", "SessionContent"] * 2
     about = Upload(media_type="a/b", name="n")
     attached = [one for one in found.load(Placement()) if isinstance(one, Attached)]
     assert attached == [
@@ -105,11 +108,11 @@ def test_a_file_comes_before_what_refers_to_it_with_its_bytes_once() -> None:
     ]  # fmt: skip
     # Also when the session that brought it is here already.
     first = str(image("i1").session_id)
-    known = Placement(present=frozenset({"i1"}), known={first: Known(2, 0)}, complete=frozenset({first}))
+    known = Placement(present=frozenset({"i1"}), known={first: ExistingPart(2, 0)}, complete=frozenset({first}))
     (again,) = [one for one in found.load(known) if isinstance(one, Attached)]
     assert again.body == BODY
-    merged = Placement(container=ContainerId("c"), known={first: Known(1, 0)}, present=frozenset({"i1"}))
-    assert [type(one).__name__ for one in found.load(merged)][:4] == ["Present", "Continued", "Attached", "Said"]
+    merged = Placement(container=ContainerId("c"), known={first: ExistingPart(1, 0)}, present=frozenset({"i1"}))
+    assert [type(one).__name__ for one in found.load(merged)][:4] == ["Present", "Continued", "Attached", "SessionContent"]
 
 
 HEAD = record(IMAGE, image()) + record(SESSION, default_session(image()))
@@ -125,15 +128,16 @@ LYING: list[tuple[str, bytes]] = [
     ("where its image is", record(SESSION, default_session(image()))),
     ("where its image is", record(IMAGE, image()) + record(SESSION, default_session(image(container="away")))),
     ("digest of an image", record(IMAGE, msgspec.structs.replace(image(), digest="sha256:0"))),
+    ("has an apiKey", record(IMAGE, msgspec.structs.replace(image(), config=ImageConfig(api_key="sk-clear")))),
     ("is not a valid id", record(IMAGE, msgspec.structs.replace(image(), image_id="../x"))),
     ("containerId", record(IMAGE, msgspec.structs.replace(image(), container_id="../x"))),
     ("values", record(IMAGE, b"[" + b"1," * 600_000 + b"1]")),
     ("has no bytes", HEAD + record(FILE, SpooledFile(digest="sha256:0", size=1, media_type="a/b"))),
     ("too large", HEAD + record(FILE, SpooledFile(digest="sha256:0", size=2**40, media_type="a/b", has_body=True))),
     ("too large", HEAD + record(FILE, SpooledFile(digest="sha256:0", size=-5, media_type="a/b", has_body=True))),
-    ("hold together", record(IMAGE, b"{}")),
-    ("hold together", record(IMAGE, b"\xff")),
-    ("hold together", record(IMAGE, b"[" * 199)),
+    ("inconsistent", record(IMAGE, b"{}")),
+    ("inconsistent", record(IMAGE, b"\xff")),
+    ("inconsistent", record(IMAGE, b"[" * 199)),
 ]  # fmt: skip
 
 
@@ -156,7 +160,7 @@ LATE: list[tuple[str, bytes]] = [
     ("names a user", record(TURN, msgspec.structs.replace(ENDED, user_id=UserId("usr_1")))),
     ("are others", OTHERS + record(MESSAGE, REFERRING)),
     ("values", record(MESSAGE, b"[" + b"1," * 600_000 + b"1]")),
-    ("hold together", record(MESSAGE, b"{}")),
+    ("inconsistent", record(MESSAGE, b"{}")),
 ]
 
 

@@ -105,6 +105,14 @@ async def test_a_model_names_it_in_one_small_call_with_a_ledger_entry_of_its_own
         assert len(entries) == 2
 
 
+async def test_a_session_that_is_not_stored_gets_no_title_that_costs() -> None:
+    driver = Namer()
+    async with open_desk(driver, titles="model") as desk:
+        await desk.ask("run_start", content=ASKED)
+        await desk.hear("session_title_updated")
+        assert len(driver.asked) == 1
+
+
 class Poor:
     """Lets nobody make a call."""
 
@@ -145,7 +153,7 @@ async def test_over_the_quota_the_first_words_must_do() -> None:
         )
         titles.react(Event(data=data, scope=scope, timestamp=1, tenant_id=desk.peer.tenant_id))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(titles.run, vm.runtime.tell)
+            tasks.start_soon(titles.run, vm.runtime.broadcast)
             await desk.hear("session_title_updated")
             tasks.cancel_scope.cancel()
         assert await title_of(desk, session_id) == ASKED

@@ -5,7 +5,7 @@ import pytest
 from agentvm.errors.tool import EgressRefused
 from agentvm.model.address import IpAddress
 from agentvm.model.public_address import AddressRules
-from agentvm.sharing.checked_address import ADDRESSES_MAX, checked_addresses, resolve_host
+from agentvm.sharing.checked_address import ADDRESSES_MAX, checked_addresses
 
 
 def answering(*addresses: str) -> list[IpAddress]:
@@ -24,10 +24,6 @@ class Names:
         if not self.addresses:
             raise OSError("no such name")
         return self.addresses
-
-
-async def test_the_machine_knows_its_own_name() -> None:
-    assert ip_address("127.0.0.1") in await resolve_host("localhost", 80)
 
 
 async def test_public_addresses_are_returned_and_only_a_few() -> None:

@@ -30,9 +30,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--trace", action="store_true", help="show what happens in it")
     parser.add_argument("--nodes", type=int, default=1, help="how many servers share the database; 3 for a cluster")
+    parser.add_argument("--bus", action="store_true", help="the servers also have a bus, which may lose anything")
+    parser.add_argument("--length", type=float, default=1.0, help="how much happens in each; 0.3 for a third")
     chosen = parser.parse_args(arguments)
     seeds = range(chosen.first, chosen.first + chosen.seeds) if chosen.seed is None else (chosen.seed,)
-    setup = Setup(trace=say if chosen.trace else None, nodes=chosen.nodes)
+    setup = Setup(trace=say if chosen.trace else None, nodes=chosen.nodes, bus=chosen.bus, length=chosen.length)
     counts: Counter[str] = Counter()
     broken, virtual, began, cpu = 0, 0.0, time.monotonic(), time.process_time()
     for seed in seeds:

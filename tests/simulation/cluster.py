@@ -7,7 +7,8 @@ from typing import Any, cast
 import anyio
 
 from agentvm.drivers.base import Prompt
-from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.ids import DEFAULT_TENANT, SessionId
+from tests.simulation.bus import SPLIT_SECONDS, Wire
 from tests.simulation.loop import NODE, VirtualLoop
 from tests.simulation.network import Socket
 from tests.simulation.node import Node
@@ -16,6 +17,13 @@ from tests.simulation.world import PATIENCE, START, Setup, World
 
 SKEW_MS = 900
 """How far the clock of a node is from that of the database, at most."""
+JUST_SECONDS = 5.0
+"""Between the history that a node reads for a message and the commit that accepts it, another may drop what is old in it."""
+HEARD_SECONDS = 3.0
+"""Whoever has heard nothing for so long in peace has heard everything."""
+HEADS = (
+    "SELECT session_id, max(last_seq) FROM log JOIN sessions USING (session_key) WHERE deleted_at IS NULL GROUP BY session_id"
+)
 UNFINISHED = """
 SELECT (SELECT count(*) FROM turns WHERE outcome IS NULL AND parked_at IS NULL) + (SELECT count(*) FROM journal)
      + (SELECT count(*) FROM sessions WHERE runner IS NOT NULL OR tail_of IS NOT NULL)
@@ -30,6 +38,10 @@ class ClusterWorld(World):
     def __init__(self, seed: int, setup: Setup) -> None:
         super().__init__(seed, setup)
         self._lives_by_number: dict[int, Node] = {}
+        self._thinned_at: dict[SessionId, float] = {}
+        self.wire = Wire(self.dice) if setup.bus else None
+        self._is_mixed = self.dice.happens(0.2)
+        """Whether some nodes have no bus."""
 
     @property
     def process(self) -> Process | None:
@@ -48,7 +60,8 @@ class ClusterWorld(World):
         return START / 1000 + self._loop_time()
 
     def _make(self, number: int) -> Process:
-        node = Node(self._hardware(self.dice.randint(-SKEW_MS, SKEW_MS)), number)
+        wire = self.wire if not self._is_mixed or self.dice.happens(0.7) else None
+        node = Node(self._hardware(self.dice.randint(-SKEW_MS, SKEW_MS)), number, wire)
         self._lives_by_number[number] = node
         return node
 
@@ -82,24 +95,32 @@ class ClusterWorld(World):
         if not self._is_zombie():
             super()._asked(said, prompt)
 
+    def _thins(self, session_id: SessionId) -> None:
+        super()._thins(session_id)
+        self._thinned_at[session_id] = self._loop_time()
+
+    def _was_just_thinned(self, session_key: int) -> bool:
+        ((session_id,),) = self.disk.query("SELECT session_id FROM sessions WHERE session_key = ?", (session_key,))
+        return self._thinned_at.get(session_id, -JUST_SECONDS) > self._loop_time() - JUST_SECONDS
+
     # What goes wrong.
 
     def _kill(self) -> None:
         """The node that is committing, or any."""
         number = NODE.get()
-        process = self._lives_by_number[number] if number else self._some()
+        process = self._lives_by_number[number] if number else self._some_node()
         if process is not None and process.alive:
             self.note(f"process {process.number} dies")
             self.counts["crashes"] += 1
             process.crash()
             self._loop.thaw(process.number)
 
-    def _some(self) -> Node | None:
+    def _some_node(self) -> Node | None:
         alive = [process for process in self.processes.values() if process.alive]
         return cast(Node, self.dice.choice(alive)) if alive else None
 
     async def _restart(self) -> None:
-        if (process := self._some()) is not None:
+        if (process := self._some_node()) is not None:
             process.restart(self.dice.choice((0.0, 0.2, 2.0)))
 
     async def _drop_old(self) -> None:
@@ -110,13 +131,13 @@ class ClusterWorld(World):
                 await process.drop_old()
 
     async def _freeze(self) -> None:
-        if (node := self._some()) is not None:
+        if (node := self._some_node()) is not None:
             self.note(f"process {node.number} freezes")
             self._loop.freeze(node.number)
             self._tasks.start_soon(self._later, self.dice.pause(3.0), self._loop.thaw, node.number)
 
     async def _lose_database(self) -> None:
-        if (node := self._some()) is not None:
+        if (node := self._some_node()) is not None:
             self.note(f"process {node.number} does not reach the database")
             node.lose_database(True)
             self._tasks.start_soon(self._later, self.dice.pause(3.0), node.lose_database, False)
@@ -130,6 +151,28 @@ class ClusterWorld(World):
         self.disk.unknown = self.dice.choice((0.1, 0.5))
         await anyio.sleep(self.dice.pause(1.0))
         self.disk.unknown = 0.0
+
+    async def _bus_cut(self) -> None:
+        if self.wire is not None and self.wire.buses:
+            for bus in self.dice.choice(([self.dice.choice(self.wire.buses)], [*self.wire.buses])):
+                bus.cut()
+
+    async def _bus_split(self) -> None:
+        if self.wire is not None:
+            self.wire.sides = {bus.number: self.dice.happens(0.5) for bus in self.wire.buses}
+            self._tasks.start_soon(self._later, SPLIT_SECONDS + self.dice.pause(2.0), self.wire.sides.clear)
+
+    async def _bus_drops(self) -> None:
+        if self.wire is not None:
+            self.wire.dropping = self.dice.choice((0.1, 0.5, 1.0))
+            await anyio.sleep(self.dice.pause(1.0))
+            self.wire.dropping = 0.0
+
+    async def _bus_slow(self) -> None:
+        if self.wire is not None:
+            self.wire.slow = True
+            await anyio.sleep(self.dice.pause(2.0))
+            self.wire.slow = False
 
     async def _later(self, seconds: float, do: Callable[..., None], *args: object) -> None:
         await anyio.sleep(seconds)
@@ -151,18 +194,36 @@ class ClusterWorld(World):
             ClusterWorld._clock_jump: 0.5,
             ClusterWorld._drop_old: 0.7,
             ClusterWorld._garbage: 0.2,
+            **(BUS_TROUBLES if self.wire is not None else {}),
         }
 
     # The end.
 
+    async def _say_last_words(self) -> None:
+        """Everybody says something more while the bus loses it: no later event will show what was lost."""
+        trouble = self.dice.choice(tuple(BUS_TROUBLES))
+        self.note(f"** {trouble.__name__}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(trouble, self)
+            for device in self.devices:
+                await anyio.sleep(self.dice.pause(0.3))
+                if device.connected:
+                    device.act_say()
+        await anyio.sleep(self.dice.pause(1.0))
+
     async def _come_to_rest(self) -> None:
+        if self.wire is not None:
+            await self._say_last_words()
         self.disk.heal()
+        if self.wire is not None:
+            self.wire.heal()
         self._doomed = None
         for node in self._lives_by_number.values():
             node.lose_database(False)
             self._loop.thaw(node.number)
         with anyio.fail_after(PATIENCE):
             await self._rest()
+            await self._check_followers()
             for process in tuple(self.processes.values()):
                 process.restart(self.dice.choice((0.0, 30.0)))
                 await process.over.wait()
@@ -172,21 +233,39 @@ class ClusterWorld(World):
             while not all(device.connected for device in self.devices):
                 for device in self.devices:
                     device.connect()
-                heard = -1
-                while heard != self.counts["frames"]:
-                    heard = self.counts["frames"]
-                    await anyio.sleep(15.0)
+                await self._hear_all(HEARD_SECONDS)
                 await self._rest()
             self._stopping = True
             for process in self.processes.values():
                 process.restart(0.0)
                 await process.over.wait()
+        if self.wire is not None:
+            self.counts["heard on the bus"] += self.wire.carried
+            self.counts["lost on the bus"] += self.wire.lost
+
+    async def _hear_all(self, seconds: float) -> None:
+        """Returns when nobody has heard anything for so long: slow ones need a while."""
+        heard = -1
+        while heard != self.counts["frames"]:
+            heard = self.counts["frames"]
+            await anyio.sleep(seconds)
+
+    async def _check_followers(self) -> None:
+        """Whoever is connected hears the end of everything, though nothing more happens that would show what was lost."""
+        for device in self.devices:
+            device.read_on()
+        await self._hear_all(HEARD_SECONDS)
+        heads = dict(self.disk.query(HEADS))
+        for device in self.devices:
+            for session_id in device.subscribed & device.cursors.keys() - self.thinned if device.connected else ():
+                if (last := device.cursors[session_id]) < heads.get(session_id, 0) and (device.follows or last > 0):
+                    self.object(f"{device.name} has heard {session_id} up to {last}, and not up to {heads[session_id]}")
 
     async def _rest(self) -> None:
         """Waits until every node is there, no turn runs, nothing is left to be taken over, and everybody has heard of it."""
         quiet = 0
         while quiet < 2:
-            await anyio.sleep(2.0)
+            await anyio.sleep(1.0)
             quiet += 1
             if any(process.runtime is None for process in self.processes.values()) or await self.people.answer_some(every=True):
                 quiet = 0
@@ -203,3 +282,11 @@ class ClusterWorld(World):
             for agent in process.runtime.roster.of_container(DEFAULT_TENANT, user.container_id)  # type: ignore[arg-type]
             if hasattr(agent, "busy")
         )
+
+
+BUS_TROUBLES: dict[Callable[[Any], Any], float] = {
+    ClusterWorld._bus_cut: 2.0,
+    ClusterWorld._bus_split: 1.5,
+    ClusterWorld._bus_drops: 1.5,
+    ClusterWorld._bus_slow: 1.0,
+}

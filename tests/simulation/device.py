@@ -78,6 +78,8 @@ class Device:
         self.follows = world.dice.happens(0.85)
         self._wraps = world.dice.happens(0.5)
         self._socket: Socket | None = None
+        self.subscribed: set[str] = set()
+        """The sessions that were asked for on this connection."""
         self._asked: dict[str, tuple[str, Any]] = {}
         """What each request that was not answered was about."""
 
@@ -102,6 +104,7 @@ class Device:
         self._socket = socket
         self.connections += 1
         self._asked.clear()
+        self.subscribed.clear()
         if not self.follows:
             self.cursors.clear()
         known = (session_id for sessions in self.user.images.values() for session_id in sessions)
@@ -202,6 +205,7 @@ class Device:
         if self.follows:
             frame["afterCursor"] = str(self.cursors.setdefault(session_id, 0))
         self._socket.say(frame)
+        self.subscribed.add(session_id)
 
     # What people do.
 

@@ -50,6 +50,10 @@ class Disk:
         """Acknowledges commits that a crash takes back: a disk no server can live with, to try the checker."""
         self._images: list[bytes] = []
 
+    def close(self) -> None:
+        """Lets go of the hooks, which the garbage collector does not see: else the whole history stays in memory."""
+        self.connection.raw.close()
+
     def heal(self) -> None:
         self.failing, self.unreadable, self.slow, self.away, self.unknown = None, 0.0, False, False, 0.0
 
@@ -107,7 +111,7 @@ class SimulatedDatabase(SqliteDatabase):
             self._begin()
         return await job.future
 
-    async def read(self, work: Work[T], *, heavy: bool = False) -> T:
+    async def read(self, work: Work[T], *, heavy: bool = False, unhurried: bool = False) -> T:
         job = self._job(work)
         dice = self._disk.dice
         if dice.happens(0.5):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tests.simulation.checks import check
 from tests.simulation.cluster import ClusterWorld
-from tests.simulation.loop import run_virtual
+from tests.simulation.loop import garbage_on_demand, run_virtual
 from tests.simulation.world import Setup, World
 
 BUGS = frozenset(
@@ -62,8 +62,12 @@ def _listening(world: World) -> Iterator[None]:
 
 def run_history(seed: int, setup: Setup | None = None) -> Report:
     """Raises `Broken` with the seed and how to see it again."""
+    with garbage_on_demand():
+        return _run(seed, setup or Setup())
+
+
+def _run(seed: int, setup: Setup) -> Report:
     began = time.process_time()
-    setup = setup or Setup()
     world = World(seed, setup) if setup.nodes == 1 else ClusterWorld(seed, setup)
 
     async def main() -> None:
@@ -74,9 +78,12 @@ def run_history(seed: int, setup: Setup | None = None) -> Report:
         with _listening(world):
             _, seconds = run_virtual(main())
     except (AssertionError, KeyError, ExceptionGroup, TimeoutError) as problem:
-        nodes = "" if setup.nodes == 1 else f" --nodes {setup.nodes}"
-        again = f"python -m tests.simulation --seed {seed}{nodes} --trace"
+        nodes = "" if setup.nodes == 1 else f" --nodes {setup.nodes}{' --bus' if setup.bus else ''}"
+        length = "" if setup.length == 1 else f" --length {setup.length:g}"
+        again = f"python -m tests.simulation --seed {seed}{nodes}{length} --trace"
         raise Broken(f"seed {seed}: {problem!r}\nTo see it again: {again}") from problem
+    finally:
+        world.disk.close()
     world.counts["turns"] += world.tap.accepted
     world.counts["commits"] += world.disk.commits
     world.counts["failed commits"] += world.disk.failed

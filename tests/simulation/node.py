@@ -7,6 +7,7 @@ from typing import Any
 import anyio.abc
 
 from agentvm.app import _start_node
+from agentvm.cluster.bus import Hearing
 from agentvm.cluster.membership import Membership, open_membership
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.errors.cluster import NodeFenced
@@ -15,6 +16,7 @@ from agentvm.storage.sql.nodes import NodeStore, register
 from agentvm.storage.sql.store import Store
 from agentvm.version import VERSION
 from agentvm.vm import AgentVM
+from tests.simulation.bus import SimulatedBus, Wire
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.loop import NODE
 from tests.simulation.process import Hardware, Process
@@ -94,9 +96,11 @@ class SharedDatabase(SimulatedDatabase):
 class Node(Process):
     """A process that is one of several."""
 
-    def __init__(self, hardware: Hardware, number: int) -> None:
+    def __init__(self, hardware: Hardware, number: int, wire: Wire | None) -> None:
         super().__init__(hardware, number)
         self.context.run(NODE.set, number)
+        self._wire = wire
+        self._bus: SimulatedBus | None = None
         self._database: SharedDatabase = SharedDatabase(hardware.disk, is_fenced=True)
         self._beats = SharedDatabase(hardware.disk, is_fenced=False)
         self.membership: Membership | None = None
@@ -115,6 +119,8 @@ class Node(Process):
     def crash(self) -> None:
         if self._alive:
             self._beats.cut_off()
+            if self._bus is not None:
+                self._bus.end()
         super().crash()
 
     @asynccontextmanager
@@ -123,9 +129,17 @@ class Node(Process):
         self._database.node_id = self._beats.node_id = node_id
         nodes = NodeStore(self._database, self._beats)
         async with open_membership(nodes, lease_seconds=LEASE_SECONDS, clock=self._hardware.clock) as self.membership:
-            yield Store(self._database)
+            if self._wire is not None and self.alive:
+                self._bus = SimulatedBus(self._wire, self.number, self.context)
+            try:
+                yield Store(self._database)
+            finally:
+                if self._bus is not None:
+                    self._bus.end()
 
     def _start(self, vm: AgentVM, tasks: anyio.abc.TaskGroup) -> None:
         assert self.membership is not None
         vm.membership = self.membership
+        if self._bus is not None:
+            vm.hearing = Hearing(self._bus, self.membership)
         _start_node(vm, self.membership, tasks)

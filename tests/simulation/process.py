@@ -237,14 +237,14 @@ class Process:
                 jobs=(jobs := MeteredJobs(tiers=tiers, store=store, quotas=quotas, clock=hardware.clock)),
                 knowledge=make_library(store, centre, jobs, hardware.clock, hardware.new_id),
                 settings=ConfigCentre((), store, vault, hardware.clock),
-                monitor=Monitor(clock=hardware.clock, known=lambda *_: True),
+                monitor=Monitor(clock=hardware.clock, is_known=lambda *_: True),
                 webhooks=WebhookSender(store, vault, SafeHttp(), hardware.clock),
                 retainer=Retainer(
                     store, hardware.clock, lambda tenant_id: hardware.retention, Watched(runtime, hardware.thins)
                 ),
             )
             async with open_tasks() as self._tasks:
-                self._tasks.start_soon(compactor.run, runtime.tell)
+                self._tasks.start_soon(compactor.run, runtime.broadcast)
                 self._start(self._vm, self._tasks)
                 self.up.set()
                 await self._leaving.wait()

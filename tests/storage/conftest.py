@@ -6,8 +6,11 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.storage.sql.commits import Commits
+from tests.support.engines import EmptiedDatabase
 
-from agentvm.storage.engine import open_postgres
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.postgres.database import PostgresDatabase
+from agentvm.storage.engines.postgres.database import open_database as open_postgres
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.store import Store
 
@@ -32,12 +35,47 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-async def store(request: pytest.FixtureRequest, database: SqliteDatabase) -> AsyncGenerator[Store]:
-    if getattr(request, "param", "sqlite") == "sqlite":
-        yield Store(database)
-    else:
-        async with open_postgres(request.getfixturevalue("emptied_url")) as opened:
-            yield opened
+def sqlite_store(database: SqliteDatabase) -> Store:
+    return Store(database)
+
+
+@pytest.fixture
+async def memory_store(anyio_backend: str) -> AsyncGenerator[Store]:
+    async with open_store(None) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def kept_open(anyio_backend: str, emptied_database: EmptiedDatabase) -> AsyncGenerator[PostgresDatabase]:
+    """One database for all tests of a module: opening its connections takes longer than most of them."""
+    async with open_postgres(emptied_database.url, readers=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+def postgres_store(kept_open: PostgresDatabase, emptied_database: EmptiedDatabase) -> Iterator[Store]:
+    yield Store(kept_open)
+    emptied_database.empty()
+
+
+@pytest.fixture(scope="module")
+async def older_kept_open(anyio_backend: str, older_emptied_database: EmptiedDatabase) -> AsyncGenerator[PostgresDatabase]:
+    async with open_postgres(older_emptied_database.url, readers=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+def older_postgres_store(older_kept_open: PostgresDatabase, older_emptied_database: EmptiedDatabase) -> Iterator[Store]:
+    yield Store(older_kept_open)
+    older_emptied_database.empty()
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Store:
+    """An empty store, in SQLite unless a test says where: its parameter is `sqlite`, `memory` or `postgres`."""
+    opened = request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_store")
+    assert isinstance(opened, Store)
+    return opened
 
 
 @pytest.fixture

@@ -33,8 +33,8 @@ class CrashingDatabase:
         self._left -= 1
         return await self._database.write(work)
 
-    async def read(self, work: Work[T], /, *, heavy: bool = False) -> T:
-        return await self._database.read(work, heavy=heavy)
+    async def read(self, work: Work[T], /, *, heavy: bool = False, unhurried: bool = False) -> T:
+        return await self._database.read(work, heavy=heavy, unhurried=unhurried)
 
     async def describe(self) -> DatabaseState:
         return await self._database.describe()

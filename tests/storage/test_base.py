@@ -35,6 +35,6 @@ def test_a_container_is_reached_only_through_its_tenant() -> None:
     scopes = {"tenant", "accounts", "settings", "resources", "definitions", "carrier", "webhooks"}
     whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
     scopes |= {"knowledge", "collections", "collection_indexes"}
-    whole |= {"last_entry", "purge_sessions", "tend_search", "list_asked", "read_homes", "read_heads"}
+    whole |= {"last_entry", "purge_sessions", "tend_search", "list_sent_calls", "read_homes", "read_heads"}
     assert set(public(Store)) == scopes | whole
     assert list(public(TenantStore)["container"].parameters) == ["self", "container_id"]

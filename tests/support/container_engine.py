@@ -1,7 +1,7 @@
 """Container engine — a double of Docker's API over a real unix socket, written from its documentation.
 
-A container is a folder with `workspace`, `avm` and `in` in it; a program runs as a process of the host, with these paths
-replaced in its text, and a mount is a link. Requests that Docker refuses are refused here: unknown ids, a mount without a
+A container is a folder with `workspace`, `avm`, `in` and `skills` in it; a program runs as a process of the host, with these
+paths replaced in its text, and a mount is a link. Requests that Docker refuses are refused here: unknown ids, a mount without a
 source, a program in a container that does not run.
 """
 
@@ -176,7 +176,7 @@ class FakeEngine:
         root = str(container.folder)
 
         def placed(text: str) -> str:
-            return re.sub(r"(?<![\w.])/(workspace|avm|in|net|packages)\b", rf"{root}/\1", text)
+            return re.sub(r"(?<![\w.])/(workspace|avm|in|skills|net|packages)\b", rf"{root}/\1", text)
 
         for file in (container.folder / "avm").glob("*"):
             file.write_text(placed(file.read_text()))

@@ -1,6 +1,7 @@
 """The edge Worker in miniflare: a real workerd on loopback, with a provider whose answers a test plays."""
 
 import base64
+import hashlib
 import hmac
 import itertools
 import json
@@ -8,8 +9,10 @@ import queue
 import shutil
 import subprocess
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from tests.support.killable import free_port
 from tests.support.provider import ScriptedProvider
 
 SERVE = Path(__file__).resolve().parent.parent / "edge" / "serve.mjs"
+FAULTS = SERVE.with_name("faults.mjs")
 ORDER_SECONDS = 60
 PEPPER = "pepper"
 WEATHER_KEY = "w-7c1f99"
@@ -38,6 +42,8 @@ class Burst:
     at: int
     ms: int
     rows: int
+    """Written; an alarm is one."""
+    rows_read: int
     size_bytes: int
     """Of its database, afterwards."""
 
@@ -75,16 +81,17 @@ class EdgeServer:
         anthropic = {"kind": "anthropic", "baseUrl": provider}
         providers = {
             "test": anthropic,
-            "impatient": {**anthropic, "silenceSeconds": 0.3},
+            "impatient": {**anthropic, "silenceSeconds": 1},
             "chat": {"kind": "openai", "baseUrl": f"{provider}/v1"},
-            "chat-impatient": {"kind": "openai", "baseUrl": f"{provider}/v1", "silenceSeconds": 0.3},
+            "chat-impatient": {"kind": "openai", "baseUrl": f"{provider}/v1", "silenceSeconds": 1},
         }
         variables = {"PROVIDERS": json.dumps(providers), "DEFAULT_MODEL": "test/model", "LOG_OBJECTS": "1", **self._variables}
         variables |= {"KEY_PEPPER": PEPPER, "ALLOW_HOSTS": f"127.0.0.1:{self.provider_port}"}
         secret = {"variable": "WEATHER_KEY", "hosts": [f"127.0.0.1:{self.provider_port}"], "tenants": ["with-secret"]}
         elsewhere = {"variable": "WEATHER_KEY", "hosts": ["api.example.com"]}
         variables |= {"WEATHER_KEY": WEATHER_KEY, "TOOL_SECRETS": json.dumps({"WEATHER": secret, "ELSEWHERE": elsewhere})}
-        options = {"bundle": str(self._tools.bundle), "port": self.port, "persist": str(self._folder), "vars": variables}
+        files = {"bundle": str(self._tools.bundle), "faults": str(FAULTS), "persist": str(self._folder)}
+        options = {**files, "port": self.port, "vars": variables}
         # Beside the packages, where it finds miniflare.
         program = [str(node()), shutil.copy(SERVE, self._tools.folder), json.dumps(options)]
         self._process = subprocess.Popen(
@@ -129,6 +136,35 @@ class EdgeServer:
     def add_file(self, name: str, body: bytes) -> None:
         """Puts the file of an image into the bucket."""
         self._order(order="image", name=name, base64=base64.b64encode(body).decode())
+
+    def lose_folds(self, *faults: str) -> None:
+        """Lets the next requests that store a turn fail, `before` the object has got them, or `after`."""
+        self._fault("faults", [("fold", fault) for fault in faults])
+
+    def lose_accepted(self) -> None:
+        """Lets the reply to the next message be lost: its turn is stored, and no Worker runs it."""
+        self._fault("faults", [("accept", "after")])
+
+    @contextmanager
+    def without_queue(self) -> Iterator[None]:
+        """Lets turns that have lost their Worker find no other, for as long as the context lasts."""
+        self._fault("faults", [("queue", "lost")])
+        try:
+            yield
+        finally:
+            self._fault("faults", [("queue", "works")])
+
+    def restart_object(self, url: str, container: str) -> None:
+        """Ends the object of a container at once, as a deployment does. `url` is of the tenant."""
+        self._fault("restart", [("object", _object_of(url, container))])
+
+    def age_object(self, url: str, container: str) -> None:
+        """Gives the object of a container the tables of an earlier Worker, and ends it."""
+        self._fault("age", [("object", _object_of(url, container))])
+
+    def _fault(self, name: str, query: list[tuple[str, str]]) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/test/{name}?{urllib.parse.urlencode(query)}", timeout=60):
+            pass
 
     async def bursts(self, mark: int, last: str) -> list[Burst]:
         """The log of the objects since a mark, up to the next burst of a name, but the times when one only woke."""
@@ -176,7 +212,7 @@ class EdgeServer:
             return
         if isinstance(said, dict) and said.get("log") == "object":
             with self._logged:
-                self.log.append(Burst(said["what"], said["at"], said["ms"], said["rows"], said["bytes"]))
+                self.log.append(Burst(said["what"], said["at"], said["ms"], said["rows"], said["read"], said["bytes"]))
                 self._logged.notify_all()
         elif isinstance(said, dict) and {"ready", "done", "failed"} & said.keys():
             answers.put(said)
@@ -198,3 +234,7 @@ class EdgeServer:
                 # Not `async with`: it would wrap a failed assertion in an exception group.
                 tasks.cancel_scope.cancel()
                 await tasks.__aexit__(None, None, None)
+
+
+def _object_of(url: str, container: str) -> str:
+    return f"{url.rpartition('=')[2]}/{hashlib.sha256(container.encode()).hexdigest()[:16]}"

@@ -1,13 +1,18 @@
 """Outputs of a recorded model as the stream of a provider that the edge reads."""
 
+import json
 from collections.abc import Iterable, Sequence
 
-from tests.support.answers import event
-from tests.support.provider import Answer, Stall, Step
+from tests.support.provider import Answer, Step, Wait
 
 from agentvm.drivers import base as model
 from agentvm.drivers.scripted import Pause, ScriptStep
-from agentvm.errors import ProviderError
+from agentvm.errors import ProviderError, ProviderOverloaded
+
+
+def event(name: str, data: dict[str, object]) -> bytes:
+    """One event as Anthropic sends them; half an emoji is written as JSON can say it."""
+    return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
 
 
 def played(calls: Iterable[Sequence[ScriptStep]]) -> list[Answer]:
@@ -28,10 +33,11 @@ class _Encoder:
 
     def _one(self, output: ScriptStep) -> list[Step]:
         match output:
-            case Pause():
-                return [Stall()]
+            case Pause(until=until):
+                return [Wait(until)]
             case ProviderError():
-                return [event("error", {"error": {"type": "invalid_request_error", "message": str(output)}})]
+                kind = "overloaded_error" if isinstance(output, ProviderOverloaded) else "invalid_request_error"
+                return [event("error", {"error": {"type": kind, "message": str(output)}})]
             case model.MessageStarted(model=name):
                 return [event("message_start", {"message": {"model": name, "usage": {"input_tokens": 1, "output_tokens": 1}}})]
             case model.TextStarted():

@@ -22,8 +22,21 @@ import traceback
 from dataclasses import dataclass
 
 import agentvm
+from agentvm.resources import shipped
+from agentvm.storage.engines.sqlite import migrations
 
 HEAD_BYTES = 4
+LOADED_LATER = (
+    "anyio._backends._asyncio",
+    "apsw.unicode",
+    "jsonschema_rs",
+    "uvicorn",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
+)
+"""What servers import when they start."""
+
 OWN_MODULE = "agentvm.cli.main"
 """Runs as `__main__`, so it is not imported before."""
 
@@ -45,8 +58,11 @@ def import_all() -> None:
             # What needs an extra that is not installed is not used by a program that starts without it.
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
-    for name in ("uvicorn", "uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"):
+    for name in LOADED_LATER:
         importlib.import_module(name)
+    # What a server with a new store works out first, for longer than all else of its start.
+    migrations._migrated(migrations.load_migrations())
+    shipped._publications(shipped.HOME)
     sys.modules.pop(OWN_MODULE, None)
     gc.collect()
     gc.freeze()

@@ -1,6 +1,7 @@
 """Killable — a server in a process of its own, whose model stops in the middle of an answer, or goes on."""
 
 import contextlib
+import random
 import signal
 import socket
 import subprocess
@@ -13,8 +14,11 @@ import anyio.abc
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A port below those that the kernel gives to connections: it stays free while its server is away for a moment."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_768)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 SERVER = """

@@ -27,6 +27,10 @@ class AuthorizationServer:
     names_issuer: bool = True
     secret: str | None = None
     """Given to clients that register, who then have to authenticate with it."""
+    page: str | None = None
+    """The address at which users are said to consent; that of this server when unset."""
+    knows_documents: bool = False
+    """Whether clients are known by the document at the address that is their id."""
     web: Web | None = None
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
@@ -58,13 +62,14 @@ class AuthorizationServer:
     def _metadata(self) -> dict[str, object]:
         return {
             "issuer": self.issuer,
-            "authorization_endpoint": f"{self.issuer}/authorize",
+            "authorization_endpoint": self.page or f"{self.issuer}/authorize",
             "token_endpoint": f"{self.issuer}/token",
             "registration_endpoint": f"{self.issuer}/register",
             "response_types_supported": ["code"],
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": self.names_issuer,
+            "client_id_metadata_document_supported": self.knows_documents,
         }
 
     def _token(self, asked: Asked, form: dict[str, str]) -> Replied:

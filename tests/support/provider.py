@@ -9,7 +9,7 @@ bytes to send, and pauses, stalls and disconnections between them. Every request
 client left before the answer was complete.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -83,12 +83,17 @@ class ScriptedProvider:
         self.base_url = f"http://127.0.0.1:{port}"
         self.requests: list[ProviderRequest] = []
         self._answers: list[Answer] = []
+        self._answer_to: Callable[[ProviderRequest], Answer] | None = None
         self._connections = 0
         self._arrived = anyio.Event()
 
     def play(self, *answers: Answer) -> None:
         """Sets the responses from now on, one per request; the last repeats."""
         self._answers = list(answers)
+
+    def answer(self, answer_to: Callable[[ProviderRequest], Answer]) -> None:
+        """Lets a function make the response to each request from now on."""
+        self._answer_to = answer_to
 
     async def wait_request(self, number: int = 1) -> ProviderRequest:
         """The request of this number, counted from one, when it has arrived."""
@@ -111,7 +116,7 @@ class ScriptedProvider:
                 return
 
     async def _answer(self, link: h11.Connection, stream: anyio.abc.ByteStream, request: ProviderRequest) -> bool:
-        answer = self._next_answer()
+        answer = self._next_answer() if self._answer_to is None else self._answer_to(request)
         self.requests.append(request)
         self._arrived.set()
         self._arrived = anyio.Event()

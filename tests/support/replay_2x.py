@@ -132,6 +132,8 @@ class Playing:
             elif "event" in record:
                 if record["event"] in AWAITED and self._is_waiting(record["conn"]):
                     await client.until(record["event"])
+                elif record["event"] == "turn_response":
+                    await self._end_elsewhere(record["conn"])
             elif isinstance(record.get("json"), dict):
                 await self._compare(client, record)
 
@@ -146,6 +148,12 @@ class Playing:
             client.marks[frame["id"]] = len(client.events)
             self.methods[record["conn"], frame["id"]] = str(frame.get("method"))
         await client.socket.send(ours)
+
+    async def _end_elsewhere(self, conn: str) -> None:
+        """Waits for the turns of connections that were dropped in the recording: they are still open here, and told the end."""
+        for (name, number), method in self.methods.items():
+            if name != conn and method == "message.send" and number not in self.clients[name].answers:
+                await self.clients[name].answer(number)
 
     def _is_waiting(self, conn: str) -> bool:
         return any(name == conn and number not in self.clients[conn].answers for name, number in self.methods)

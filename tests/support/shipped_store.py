@@ -5,20 +5,22 @@ Publishing them is most of what opening a server costs. Whether they are publish
 """
 
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 from agentvm.model.ids import id_factory
 from agentvm.resources.centre import make_centre
 from agentvm.resources.shipped import publish_shipped
-from agentvm.storage.engine import open_store
+from agentvm.storage.engine import open_postgres, open_store
 from agentvm.storage.engines.sqlite import migrations
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.store import Store
 
 _template: list[bytes] = []
+_openings: list[None] = []
+"""One entry for each store that is being opened."""
 
 
 @asynccontextmanager
@@ -27,12 +29,39 @@ async def open_shipped_store(path: Path | None) -> AsyncIterator[Store]:
     if not _template:
         _template.append(await _publish())
     async with AsyncExitStack() as stack:
-        with patch.object(migrations, "_migrated", return_value=_template[0]):
+        with _new_stores_are_shipped():
             store = await stack.enter_async_context(open_store(path))
         yield store
 
 
+_shipping = patch.object(migrations, "_migrated", side_effect=lambda _: _template[0])
+
+
+@contextmanager
+def _new_stores_are_shipped() -> Iterator[None]:
+    """Counts, since stores are also opened at the same time: two patches that overlap would leave one behind."""
+    if not _openings:
+        _shipping.start()
+    _openings.append(None)
+    try:
+        yield
+    finally:
+        _openings.pop()
+        if not _openings:
+            _shipping.stop()
+
+
+async def ship(url: str) -> None:
+    """Publishes what ships into a database of PostgreSQL."""
+    async with open_postgres(url) as store:
+        await _publish_into(store)
+
+
+async def _publish_into(store: Store) -> None:
+    await publish_shipped(make_centre(store, lambda: 0, id_factory(lambda: 0, secrets.randbits)))
+
+
 async def _publish() -> bytes:
     async with open_database(None) as database:
-        await publish_shipped(make_centre(Store(database), lambda: 0, id_factory(lambda: 0, secrets.randbits)))
+        await _publish_into(Store(database))
         return await database.apart(lambda connection: connection.raw.serialize("main"))

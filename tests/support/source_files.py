@@ -16,6 +16,17 @@ def parse(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+@functools.cache
+def walk(text: str) -> tuple[ast.AST, ...]:
+    """Every node of a text; a dozen rules look at each of them."""
+    return tuple(ast.walk(parse(text)))
+
+
+def forget_trees() -> None:
+    parse.cache_clear()
+    walk.cache_clear()
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """One Python file: `name` is its path below src/agentvm, or below the project for the rest."""
@@ -26,6 +37,10 @@ class Module:
     @property
     def tree(self) -> ast.Module:
         return parse(self.text)
+
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return walk(self.text)
 
 
 def project_files() -> Iterator[Path]:

@@ -1,6 +1,6 @@
 """Fakes — accounts in memory, a clock that is told the time, and a small world of one tenant to ask for keys in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import anyio.lowlevel
@@ -74,12 +74,13 @@ class FakeDirectory:
         found = sorted(self._store.tenants.values(), key=lambda tenant: tenant.slug)
         return tuple(tenant for tenant in found if after is None or tenant.slug > after)[:limit]
 
-    async def update_tenant(self, tenant: Tenant) -> bool:
-        await self._store.turn("update_tenant")
-        if tenant.tenant_id not in self._store.tenants:
-            return False
-        self._store.tenants[tenant.tenant_id] = tenant
-        return True
+    async def change_tenant(self, tenant_id: TenantId, modify: Callable[[Tenant], Tenant]) -> tuple[Tenant, Tenant] | None:
+        await self._store.turn("change_tenant")
+        before = self._store.tenants.get(tenant_id)
+        if before is None:
+            return None
+        self._store.tenants[tenant_id] = modify(before)
+        return before, self._store.tenants[tenant_id]
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
         await self._store.turn("delete_tenant")
@@ -122,15 +123,22 @@ class FakeUsers:
         found = sorted(self._mine(), key=lambda user: user.external_id)
         return tuple(user for user in found if after is None or user.external_id > after)[:limit]
 
-    async def update(self, user: User) -> bool:
-        if await self.get(user.user_id) is None:
-            return False
-        self._store.users[user.user_id] = user
-        return True
+    async def change(
+        self, user_id: UserId, modify: Callable[[User], User], *, keeps_owner: bool = False
+    ) -> tuple[User, User] | None:
+        before = await self.get(user_id)
+        if before is None:
+            return None
+        self._store.users[user_id] = modify(before)
+        return before, self._store.users[user_id]
 
-    async def delete(self, user_id: UserId, now: int) -> bool:
-        if await self.get(user_id) is None:
+    async def delete(
+        self, user_id: UserId, now: int, *, check: Callable[[User], None] = lambda user: None, keeps_owner: bool = False
+    ) -> bool:
+        user = await self.get(user_id)
+        if user is None:
             return False
+        check(user)
         del self._store.users[user_id]
         self._store.retired.update(self._store.bindings.pop(user_id, ()))
         for key_id in [key_id for key_id, (key, _) in self._store.keys.items() if key.user_id == user_id]:
@@ -157,7 +165,7 @@ class FakeUsers:
         await self._store.turn("bound")
         return tuple(self._store.bindings.get(user_id, ()))
 
-    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+    async def only_member_of(self, user_id: UserId) -> tuple[ContainerId, ...]:
         others = {name for other, bound in self._store.bindings.items() if other != user_id for name in bound}
         return tuple(name for name in self._store.bindings.get(user_id, ()) if name not in others)
 
@@ -190,17 +198,22 @@ class FakeKeys:
         self._store.keys[key_id] = (replace(key, **members), self._store.keys[key_id][1])
         return True
 
-    async def revoke(self, key_id: KeyId, now: int) -> bool:
+    async def rotate(self, old_id: KeyId, key: ApiKey, digest: bytes, *, now: int, ends_at: int | None) -> bool:
+        old = await self.get(old_id)
+        if old is None or not old.is_valid(now):
+            return False
+        await self.add(key, digest)
+        if ends_at is None:
+            return await self._change(old_id, revoked_at=now)
+        return await self._change(old_id, expires_at=ends_at if old.expires_at is None else min(ends_at, old.expires_at))
+
+    async def revoke(self, key_id: KeyId, now: int, *, check: Callable[[Sequence[ApiKey]], None] | None = None) -> bool:
+        if check is not None:
+            check(await self.list())
         key = await self.get(key_id)
         if key is not None and key.revoked_at is not None:
             return True
         return await self._change(key_id, revoked_at=now)
-
-    async def expire(self, key_id: KeyId, at: int) -> bool:
-        key = await self.get(key_id)
-        if key is None:
-            return False
-        return await self._change(key_id, expires_at=at if key.expires_at is None else min(at, key.expires_at))
 
     async def touch(self, used: Sequence[tuple[KeyId, int]]) -> None:
         await self._store.turn("touch")

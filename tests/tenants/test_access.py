@@ -29,9 +29,9 @@ async def test_a_new_key_is_recorded_without_itself() -> None:
 
 async def test_a_key_is_not_made_for_what_is_not_there() -> None:
     world = World()
-    with pytest.raises(NotFound, match="tenant"):
+    with pytest.raises(NotFound, match="Tenant not found"):
         await world.access.issue(TenantId("gone"), name="k", granter=OPERATOR)
-    with pytest.raises(NotFound, match="user"):
+    with pytest.raises(NotFound, match="User not found"):
         await world.key(user_id=UserId("gone"))
     with pytest.raises(InvalidInput, match="past"):
         await world.key(expires_at=NOW)
@@ -43,7 +43,7 @@ async def test_a_key_is_not_made_for_what_is_not_there() -> None:
 async def test_a_key_of_another_tenant_is_made_only_by_the_operator() -> None:
     world = World()
     other = world.add_tenant(TenantId("ten_b"), "b").tenant_id
-    with pytest.raises(NotFound, match="tenant"):
+    with pytest.raises(NotFound, match="Tenant not found"):
         await world.access.issue(other, name="k", granter=ADMIN)
     assert await world.access.issue(other, name="k", granter=OPERATOR)
 

@@ -1,6 +1,7 @@
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -337,7 +338,7 @@ async def test_a_user_who_is_suspended_is_refused_at_once_whatever_the_provider_
         token = issuer.sign()
         await world.access.authenticate(token)
         (alice,) = world.store.users.values()
-        await world.people.update_user(replace(alice, status="suspended"))
+        await world.people.change_user(alice.tenant_id, alice.user_id, partial(replace, status="suspended"))
         await refused(world, token, "suspended")
         await refused(world, issuer.sign(exp=SECONDS + 900), "suspended")
 

@@ -8,7 +8,7 @@ import pytest
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited
+from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, InvalidInput, MissingKey, ProviderRateLimited
 from agentvm.model.ids import ImageId, TenantId
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
@@ -363,6 +363,8 @@ async def test_the_key_of_an_image_pays_for_that_image_and_goes_to_its_provider_
             async with here.keys.choose(ACME, "openai/gpt") as (other,):
                 assert other.own_key
                 assert sorted(here.used()) == ["sk-acme", "sk-image"]
+        places = {settings.api_key.reveal(): settings.key_place for settings in here.open if settings.api_key is not None}
+        assert places == {"sk-acme": "the secret provider.openai", "sk-image": f"the apiKey of the image {IMAGE}"}
         # Nobody else pays for it: neither the tenant, nor the server.
         for model, owner in (("anthropic/claude", IMAGE), ("openai/gpt", ImageId("img_2"))):
             with pytest.raises(MissingKey, match="has a key of its own, but none for"):
@@ -375,8 +377,16 @@ async def test_the_key_of_an_image_pays_for_that_image_and_goes_to_its_provider_
                 pass
 
 
+@pytest.mark.parametrize("key", [" ", "sk-a\nb", " sk-a", "ключ", "sk\x00"])
+async def test_a_key_that_no_request_can_carry_is_refused_with_the_image(key: str) -> None:
+    async with shop() as here:
+        with pytest.raises(InvalidInput, match="copy it again"):
+            await here.keys.seal_image_key(ACME, IMAGE, "openai/gpt", Secret(key))
+        assert await here.vault.names(ACME) == ()
+
+
 async def test_an_image_has_no_key_for_a_provider_that_takes_none() -> None:
     async with shop() as here:
-        with pytest.raises(AccessDenied, match="takes no key of an image"):
+        with pytest.raises(AccessDenied, match="accepts no keys of images"):
             await here.keys.seal_image_key(ACME, IMAGE, "local/smollm2-135m", Secret("sk-image"))
         assert await here.vault.names(ACME) == ()

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -29,18 +30,17 @@ async def someone() -> tuple[World, User, str, Principal, Principal]:
 
 async def test_a_suspended_tenant_is_out_at_once_and_back_when_it_is_active() -> None:
     world, _, text, alice, tenants = await someone()
-    acme = world.store.tenants[ACME]
-    assert await world.people.update_tenant(replace(acme, status="suspended"))
+    assert await world.people.change_tenant(ACME, partial(replace, status="suspended"))
     await refused(world, text, "suspended")
     ((named, why),) = world.ended
     assert (named(alice), named(tenants), why) == (True, True, "suspended")
-    assert await world.people.update_tenant(acme)
+    assert await world.people.change_tenant(ACME, partial(replace, status="active"))
     await world.access.authenticate(text)
 
 
 async def test_renaming_a_tenant_disturbs_nobody() -> None:
     world, *_ = await someone()
-    assert await world.people.update_tenant(replace(world.store.tenants[ACME], name="ACME Ltd"))
+    assert await world.people.change_tenant(ACME, partial(replace, name="ACME Ltd"))
     assert world.ended == []
 
 
@@ -55,17 +55,16 @@ async def test_a_deleted_tenant_is_out_at_once() -> None:
 async def test_the_tenant_of_the_operator_stays() -> None:
     world = World()
     await world.access.bootstrap(None)
-    default = world.store.tenants[DEFAULT_TENANT]
     with pytest.raises(Conflict):
         await world.people.delete_tenant(DEFAULT_TENANT)
     with pytest.raises(Conflict):
-        await world.people.update_tenant(replace(default, status="suspended"))
-    assert await world.people.update_tenant(replace(default, name="Mine"))
+        await world.people.change_tenant(DEFAULT_TENANT, partial(replace, status="suspended"))
+    assert await world.people.change_tenant(DEFAULT_TENANT, partial(replace, name="Mine"))
 
 
 async def test_a_suspended_user_is_out_at_once_and_the_rest_of_the_tenant_is_not() -> None:
     world, user, text, alice, tenants = await someone()
-    assert await world.people.update_user(replace(user, status="suspended"))
+    assert await world.people.change_user(ACME, user.user_id, partial(replace, status="suspended"))
     await refused(world, text, "suspended")
     ((named, why),) = world.ended
     assert (named(alice), named(tenants), why) == (True, False, "suspended")
@@ -73,14 +72,14 @@ async def test_a_suspended_user_is_out_at_once_and_the_rest_of_the_tenant_is_not
 
 async def test_another_role_holds_from_the_next_request_on() -> None:
     world, user, text, alice, _ = await someone()
-    assert await world.people.update_user(replace(user, role="viewer"))
+    assert await world.people.change_user(ACME, user.user_id, partial(replace, role="viewer"))
     assert all(permission.endswith(":read") for permission in (await world.access.authenticate(text)).permissions)
     assert world.ended[0][0](alice)
 
 
 async def test_another_display_name_disturbs_nobody() -> None:
     world, user, *_ = await someone()
-    assert await world.people.update_user(replace(user, display_name="Alice"))
+    assert await world.people.change_user(ACME, user.user_id, partial(replace, display_name="Alice"))
     assert world.ended == []
 
 
@@ -91,7 +90,7 @@ async def test_a_deleted_user_is_out_at_once() -> None:
     await refused(world, text)
     assert world.ended[0][0](alice)
     assert not await world.people.delete_user(ACME, user.user_id)
-    assert not await world.people.update_user(user)
+    assert not await world.people.change_user(ACME, user.user_id, partial(replace, role="viewer"))
 
 
 async def test_bindings_hold_from_the_next_request_on() -> None:
@@ -124,10 +123,9 @@ def stops(world: World) -> list[tuple[str, frozenset[str] | None]]:
 async def test_what_runs_for_a_tenant_is_stopped_when_it_is_suspended_or_deleted() -> None:
     world, *_ = await someone()
     told = stops(world)
-    acme = world.store.tenants[ACME]
-    assert await world.people.update_tenant(replace(acme, name="Other"))
+    assert await world.people.change_tenant(ACME, partial(replace, name="Other"))
     assert told == []
-    assert await world.people.update_tenant(replace(acme, status="suspended"))
+    assert await world.people.change_tenant(ACME, partial(replace, status="suspended"))
     assert await world.people.delete_tenant(ACME)
     assert not await world.people.delete_tenant(ACME)
     assert told == [(ACME, None)] * 2
@@ -138,9 +136,9 @@ async def test_what_runs_for_a_user_is_stopped_in_the_containers_that_are_only_t
     told, bob = stops(world), world.add_user("bob")
     for who in (user, bob):
         await world.people.bind(ACME, who.user_id, ContainerId("shared"))
-    assert await world.people.update_user(replace(user, role="viewer"))
+    assert await world.people.change_user(ACME, user.user_id, partial(replace, role="viewer"))
     assert told == []
-    assert await world.people.update_user(replace(user, status="suspended"))
+    assert await world.people.change_user(ACME, user.user_id, partial(replace, status="suspended"))
     assert await world.people.delete_user(ACME, bob.user_id)
     assert told == [(ACME, frozenset({"user-alice"})), (ACME, frozenset({"user-bob"}))]
 
@@ -161,11 +159,11 @@ async def test_nothing_is_done_for_those_who_are_suspended_or_deleted() -> None:
     assert await is_served(DEFAULT_TENANT), "who needs no key, also before there is an entry for them"
     assert not await is_served(TenantId("gone"))
     assert not await is_served(user_id=UserId("gone"))
-    await world.people.update_user(replace(user, status="suspended"))
+    await world.people.change_user(ACME, user.user_id, partial(replace, status="suspended"))
     assert not await is_served(user_id=user.user_id)
-    await world.people.update_user(user)
+    await world.people.change_user(ACME, user.user_id, partial(replace, status="active"))
     assert await is_served(user_id=user.user_id)
-    await world.people.update_tenant(replace(world.store.tenants[ACME], status="suspended"))
+    await world.people.change_tenant(ACME, partial(replace, status="suspended"))
     assert not await is_served()
 
 
@@ -188,7 +186,7 @@ async def test_what_is_read_while_it_changes_is_not_remembered() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(world.people.standing.check, ACME, None)
             await arrived.wait()
-            await world.people.update_tenant(replace(world.store.tenants[ACME], name="Other"))
+            await world.people.change_tenant(ACME, partial(replace, name="Other"))
             go_on.set()
     world.store.asked.clear()
     await world.people.standing.check(ACME, None)
@@ -216,7 +214,7 @@ async def test_turns_of_a_tenant_that_is_gone_end_and_nothing_more_is_spent(dele
             if deleted:
                 await people.delete_tenant(ACME)
             else:
-                await people.update_tenant(replace(acme(), status="suspended"))
+                await people.change_tenant(ACME, partial(replace, status="suspended"))
         assert [agent.tenant_id for agent in desk.vm.runtime.roster] == [DEFAULT_TENANT]
         pause.set()
         await desk.hear("turn_response")

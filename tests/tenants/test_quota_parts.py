@@ -42,11 +42,11 @@ def exchange(books: Books, asked: list[TenantId]) -> None:
     """Each node gives back when it is asked, as over the mailbox."""
 
     def asker(other: Quotas) -> None:
-        async def ask_back(tenant_id: TenantId, _nodes: Sequence[int]) -> None:
+        async def reclaim(tenant_id: TenantId, _nodes: Sequence[int]) -> None:
             asked.append(tenant_id)
             await other.give_back(tenant_id)
 
-        parts(next(one for one in books if one is not other)).ask_back = ask_back
+        parts(next(one for one in books if one is not other)).reclaim = reclaim
 
     for one in books:
         asker(one)

@@ -1,5 +1,8 @@
+from pathlib import Path
+
 import pytest
 from tests.operations.fixtures import Desk, open_desk
+from tests.support.steps import Steps
 
 from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, UserId
@@ -53,3 +56,47 @@ async def test_a_foreign_container_is_refused_whether_it_exists_or_not() -> None
             codes = [(await alice.ask(command, containerId=name))["errorCode"] for name in ("user-bob", "nobody")]
             assert codes == ["container_forbidden"] * 2
         assert (await alice.ask("container_create", containerId="team-new"))["containerId"] == "team-new"
+
+
+async def test_names_and_patterns_find_their_containers_oldest_first_and_page_by_page(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "a.db") as store:
+        tenant = store.tenant(DEFAULT_TENANT)
+        for number in range(30):
+            await tenant.container(ContainerId(f"user-{number}")).create(number)
+        await tenant.container(ContainerId("team-a")).create(100)
+
+        def reaching(*patterns: str) -> ScopedStore:
+            return ScopedStore(tenant, Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING, containers=patterns))
+
+        own = ("user-7", "user-8", "team-a")
+        assert await reaching("team-*", "user-[78]").list_containers() == own
+        assert await reaching("team-*", "user-[78]").next_containers("", 2) == ("team-a",)
+        assert await reaching("team-a", "user-7", "user-8").next_containers("team-a", 1) == ("user-7",)
+        assert await reaching("*-a", "user-7").list_containers() == ("user-7", "team-a")
+        assert await reaching("nobody", "user").list_containers() == ()
+        for patterns in (("team-a", "user-8", "user-7"), ("team-?", "user-[78]")):
+            pages: list[ContainerId] = []
+            cursor: str | None = None
+            while not pages or cursor is not None:
+                page, cursor = await reaching(*patterns).page_containers(cursor, 2)
+                pages += page
+            assert tuple(pages) == own
+
+
+@pytest.mark.usefixtures("sqlite_file")
+async def test_a_user_of_a_large_tenant_reads_as_much_as_one_of_a_small_tenant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(monkeypatch)
+    bound = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING, containers=("user-7",))
+    needed: list[int] = []
+    for users in (10, 1_000):
+        async with open_store(tmp_path / f"{users}.db") as store:
+            reach = ScopedStore(store.tenant(DEFAULT_TENANT), bound)
+            for number in range(users):
+                await store.tenant(DEFAULT_TENANT).container(ContainerId(f"user-{number}")).create(number)
+            before = steps.taken
+            assert await reach.list_containers() == await reach.next_containers("", 100) == ("user-7",)
+            assert await reach.page_containers(None, 100) == (("user-7",), None)
+            needed.append(steps.taken - before)
+    assert needed[0] == needed[1] > 0

@@ -5,10 +5,14 @@ import os
 import select
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agentvm.tiers import launcher_program
+
+STEPS = ("fork", "begin", "mount", "network", "capabilities", "files", "walls")
+"""The moments of a start at which a job can pause: right after the fork, and after each step."""
 
 
 def main() -> None:
@@ -17,26 +21,49 @@ def main() -> None:
     for name in [name for name in sys.modules if name.startswith("agentvm.tiers.")]:
         del sys.modules[name]
     launcher: Any = importlib.import_module("agentvm.tiers.launcher")
-    become_job, drop_capabilities = launcher.become_job, launcher.kernel.drop_capabilities
+    become_job, job_process = launcher.become_job, importlib.import_module("agentvm.tiers.job_process")
+    # The signal that was asked for after the fork is revoked after `capabilities`, and the next is not yet asked for.
+    places = {
+        "begin": (launcher.Jail, "begin"),
+        "mount": (launcher.Jail, "mount"),
+        "network": (launcher.Jail, "listen"),
+        "capabilities": (launcher.kernel, "drop_capabilities"),
+        "files": (job_process, "_place"),
+        "walls": (launcher.Jail, "close"),
+    }
 
     def become_paused_job(descriptors: list[int], jail: Any, place: Any) -> None:
         def pause() -> None:
-            os.write(descriptors[1], b"paused")
-            select.select([place.launcher], [], [])
-
-        def drop_capabilities_and_pause() -> None:
-            drop_capabilities()
-            pause()
+            # Before the last walls it is moved to its place as stdout.
+            os.write(1 if point == "walls" else descriptors[1], b"paused")
+            select.select([place.launcher] if is_open(place.launcher) else [], [], [])
 
         if point == "fork":
             pause()
-        elif point == "settle":
-            # The signal that was asked for after the fork is revoked by now, and the next is not yet asked for.
-            launcher.kernel.drop_capabilities = drop_capabilities_and_pause
+        else:
+            owner, name = places[point]
+            setattr(owner, name, pausing(getattr(owner, name), pause))
         become_job(descriptors, jail, place)
 
     launcher.become_job = become_paused_job
     launcher.serve(socket.socket(fileno=int(sys.argv[-1])))
+
+
+def pausing(step: Callable[..., object], pause: Callable[[], None]) -> Callable[..., object]:
+    def run(*given: object, **more: object) -> object:
+        result = step(*given, **more)
+        pause()
+        return result
+
+    return run
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

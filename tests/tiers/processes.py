@@ -36,6 +36,11 @@ def resident_bytes(process: int | None) -> int:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def out_of_memory_order(process: int) -> int:
+    """How much earlier than others the kernel ends a process when there is no memory left."""
+    return int(Path(f"/proc/{process}/oom_score_adj").read_text())
+
+
 def counts(process: int | None) -> tuple[int, int, int]:
     """Descriptors of this process and of another, and the mounts of the other."""
     mounts = Path(f"/proc/{process}/mounts").read_text().count("\n")

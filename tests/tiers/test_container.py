@@ -110,6 +110,14 @@ async def test_attachments_are_copies_beside_the_workspace_and_the_next_job_sees
     assert again.stdout == b"[]\n"
 
 
+async def test_files_of_skills_are_copies_that_the_next_job_does_not_see(opened: ContainerTier) -> None:
+    script = 'sh /skills/pdf/scripts/a.sh; echo "${AVM_SKILLS##*/}"; echo x > /skills/pdf/more'
+    result = await run(opened, script, skills={"pdf/scripts/a.sh": b"echo hello"}, keep="session")
+    assert (result.stdout, result.files) == (b"hello\nskills\n", {})
+    again = await run(opened, 'ls /skills; echo "[$AVM_SKILLS]"', keep="session")
+    assert again.stdout == b"[]\n"
+
+
 async def test_packages_are_a_folder_that_the_container_sees_and_is_held_as_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +182,12 @@ async def test_a_persistent_sandbox_keeps_its_container_and_nobody_elses(opened:
     assert len(opened.kept) == 2
 
 
+async def test_a_kept_container_is_only_for_jobs_of_its_limits(opened: ContainerTier) -> None:
+    for memory_bytes, kept in ((2**28, 1), (2**28, 1), (2**27, 2)):
+        await run(opened, "true", keep="session", limits=JobLimits(memory_bytes=memory_bytes))
+        assert len(opened.kept) == kept
+
+
 async def test_a_container_that_was_idle_for_a_minute_is_ended(opened: ContainerTier, monkeypatch: pytest.MonkeyPatch) -> None:
     await run(opened, "true", keep="session")
     assert await opened.sweep() == 0
@@ -188,6 +202,8 @@ async def test_python_gives_its_value(tmp_path: Path) -> None:
         result = await tier.run(job)
         assert (result.exit_code, result.value, result.stdout) == (0, [1], b"p\n")
         assert (await tier.run(Job(engine="python", code="1 + 1"))).value == 2
+        own = await tier.run(Job(engine="python", code="def run(a):\n    return a\nrun(3)", script=True))
+        assert (own.exit_code, own.value) == (0, 3)
         failed = await tier.run(Job(engine="python", code="1 / 0"))
         assert (failed.exit_code, b"ZeroDivisionError" in failed.stderr, failed.value) == (1, True, None)
         assert engine.containers == {}
@@ -232,6 +248,28 @@ async def test_prewarmed_containers_are_paused_and_taken(tmp_path: Path) -> None
         taken = next(line for line in engine.log if line.endswith("/unpause")).split("/")[2]
         assert f"POST /containers/{taken}/exec" in engine.log
         assert taken not in engine.containers
+
+
+async def test_containers_that_are_ready_outlive_their_deadline_and_one_that_is_gone_is_replaced(tmp_path: Path) -> None:
+    now = now_ms()
+    settings = {"images": {"shell": IMAGE}, "prewarm": {"shell": 2}}
+    async with open_fake_engine(tmp_path, IMAGE) as (engine, socket):
+        async with open_container_tier(replace(at(socket), **settings), lambda: now) as tier:  # type: ignore[arg-type]
+            await engine.reach(lambda: [made.state for made in engine.containers.values()] == ["paused", "paused"])
+            now += 2 * container.KEPT_MS
+            assert await tier.sweep() == 0
+            assert (await run(tier, "echo 1")).stdout == b"1\n"
+            # Somebody deletes the other one.
+            engine.containers.clear()
+            assert (await run(tier, "echo 2")).stdout == b"2\n"
+
+
+@pytest.mark.parametrize("limits", [JobLimits(processes=1), JobLimits(disk_bytes=2**20), JobLimits(memory_bytes=2**30)])
+async def test_a_job_with_limits_of_its_own_gets_no_prewarmed_container(tmp_path: Path, limits: JobLimits) -> None:
+    async with double(tmp_path, prewarm={"shell": 2}) as (engine, tier):
+        await engine.reach(lambda: [made.state for made in engine.containers.values()] == ["paused", "paused"])
+        assert (await tier.run(Job(engine="shell", code="echo 1", limits=limits))).stdout == b"1\n"
+        assert not any(line.endswith("/unpause") for line in engine.log)
 
 
 async def test_an_engine_that_refuses_or_is_gone_is_named_with_the_remedy(tmp_path: Path) -> None:

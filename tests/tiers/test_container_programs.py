@@ -12,6 +12,12 @@ def test_input_reaches_a_script_by_variables_and_stdin_and_never_in_its_text() -
     assert program.argv[-2:] == ("/bin/sh", "/avm/script.sh")
 
 
+def test_an_argument_that_is_too_long_for_a_variable_is_on_stdin_alone() -> None:
+    program = program_of(Job(engine="shell", code="echo", input={"a": "x" * 70_000, "b": 1}))
+    assert [variable for variable in program.env if variable.startswith("ARG_")] == ["ARG_B=1"]
+    assert len(program.files["stdin"]) > 70_000
+
+
 def test_each_engine_has_its_command_and_others_are_refused() -> None:
     assert program_of(Job(engine="command", argv=("git", "a b"))).argv[-2:] == ("git", "a b")
     assert program_of(Job(engine="python", files={"main.py": b"1"})).files["program"] == b"1"

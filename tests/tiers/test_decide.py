@@ -25,24 +25,47 @@ needs = st.builds(
     tier=st.sampled_from((None, *TIERS)),
     persistent=st.booleans(),
     calls=st.booleans(),
+    talks=st.booleans(),
 )
-offers = st.builds(
+members = {
+    "engines": st.frozensets(st.sampled_from(ENGINES)),
+    "walls": walls,
+    "enforces": st.builds(Enforces, memory=enforced, disk=enforced, processes=enforced),
+    "egress": st.booleans(),
+    "packages": st.booleans(),
+    "persistent": st.booleans(),
+    "calls": st.booleans(),
+    "talks": st.booleans(),
+    "max_disk_bytes": st.sampled_from((512, 2**20, 2**53)),
+    "free_slots": st.integers(0, 2),
+    "broken_until": st.sampled_from((None, 50, 150)),
+    "missing": st.sampled_from(("", "not on this host")),
+}
+"""Members of an offer that can be a reason against it."""
+priced = st.builds(
     Offer,
     tier=st.sampled_from(TIERS),
-    engines=st.frozensets(st.sampled_from(ENGINES)),
-    walls=walls,
-    enforces=st.builds(Enforces, memory=enforced, disk=enforced, processes=enforced),
-    egress=st.booleans(),
-    packages=st.booleans(),
-    persistent=st.booleans(),
-    calls=st.booleans(),
-    max_disk_bytes=st.sampled_from((512, 2**20, 2**53)),
-    free_slots=st.integers(0, 2),
+    engines=st.just(frozenset(ENGINES)),
+    walls=st.just(frozenset(WALLS)),
+    enforces=st.just(Enforces(memory="total", disk="total", processes="total")),
+    egress=st.just(True),
+    packages=st.just(True),
+    persistent=st.just(True),
+    calls=st.just(True),
+    talks=st.just(True),
     start_ms=st.sampled_from((0.0, 6.0, 500.0)),
     price_per_second=st.sampled_from((0, 10, 20_000)),
-    broken_until=st.sampled_from((None, 50, 150)),
-    missing=st.sampled_from(("", "not on this host")),
 )
+
+
+@st.composite
+def some_offer(draw: st.DrawFn) -> Offer:
+    """An offer that has everything but for a few members: were all of them drawn, hardly any offer would be chosen."""
+    names = draw(st.lists(st.sampled_from(sorted(members)), max_size=2, unique=True))
+    return msgspec.structs.replace(draw(priced), **{name: draw(members[name]) for name in names})
+
+
+offers = some_offer()
 rules = st.builds(TierRules, allow=st.none() | st.lists(st.sampled_from(TIERS), unique=True).map(tuple), walls=walls)
 PROCESS = Offer(
     tier="process",
@@ -116,6 +139,23 @@ def test_a_program_that_calls_tools_goes_where_it_can_and_else_the_remedy_is_tol
     refused = decide(msgspec.structs.replace(need, tier="container"), [process, CONTAINER])
     assert isinstance(refused, Unplaced)
     assert "those of process can" in refused.reason
+
+
+def test_a_program_that_is_talked_to_goes_where_it_can_live_on_and_never_to_a_weaker_tier_than_its_sandbox_says() -> None:
+    need, process = Need(engine="python", talks=True), msgspec.structs.replace(PROCESS, talks=True, start_ms=900.0)
+    answer = decide(need, [process, CONTAINER])
+    assert (answer.why[0], answer.why[1][1]) == (("process", "chosen"), "runs no programs that are talked to; process does")
+    refused = decide(msgspec.structs.replace(need, tier="container"), [process, CONTAINER])
+    assert isinstance(refused, Unplaced)
+    assert dict(refused.why)["process"] == "weaker than container"
+
+
+def test_walls_of_the_need_and_of_the_rules_have_to_stand_together() -> None:
+    need, rule = Need(engine="python", walls=frozenset({"pid"})), TierRules(walls=frozenset({"net"}))
+    without = msgspec.structs.replace(PROCESS, walls=PROCESS.walls - {"net"})
+    assert isinstance(decide(need, [PROCESS], rule), Placed)
+    assert decide(need, [without], rule).why == (("process", "lacks wall net"),)
+    assert decide(need, [PROCESS], TierRules(walls=frozenset({"gvisor"}))).why == (("process", "lacks wall gvisor"),)
 
 
 def test_the_cheapest_is_chosen_and_the_reasons_are_told() -> None:

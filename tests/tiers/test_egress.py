@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from types import SimpleNamespace
 
 import anyio
 import anyio.abc
@@ -11,6 +12,7 @@ import pytest
 from agentvm.model.address import IpAddress
 from agentvm.model.public_address import AddressRules
 from agentvm.model.tier import Job, JobLimits, JobResult
+from agentvm.tiers import egress as module
 from agentvm.tiers.egress import EgressPolicy
 from agentvm.tiers.process import ProcessTier, open_process_tier
 
@@ -117,6 +119,20 @@ async def test_an_allowed_host_answers_and_others_are_refused() -> None:
         assert len(server.requests) == 1
 
 
+async def test_what_a_job_has_reached_and_was_refused_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries: list[dict[str, object]] = []
+    monkeypatch.setattr(module, "logger", SimpleNamespace(info=lambda event, **fields: entries.append(fields)))
+    async with upstream() as server, tier_with() as tier:
+        here = f"api.example:{server.port}"
+        code = FETCH + f"\nfor url in ('http://{here}/a', 'http://{here}/b', 'http://evil.example:9/'): run(url)\ndel run"
+        result = await tier.run(Job(engine="python", code=code, network=(here,), limits=JobLimits(wall_ms=30_000)))
+        assert result.exit_code == 0, result.stderr
+    (entry,) = entries
+    assert entry["refused"] == ["evil.example:9"]
+    assert list(entry["hosts"]) == [here]  # type: ignore[call-overload]  # A mapping.
+    assert entry["moved"] == entry["hosts"][here] > 0  # type: ignore[index]
+
+
 async def test_a_tunnel_carries_bytes_both_ways_until_both_ends_are_done() -> None:
     async with upstream() as server, tier_with() as tier:
         target, send = f"api.example:{server.port}", "x" * 1000
@@ -213,11 +229,37 @@ async def test_connections_at_a_time_have_a_bound_and_a_slow_one_is_cut() -> Non
 import socket, time
 def run(port):
     idle = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(4)]
+    for one in idle:
+        one.sendall(b"G")
     line = socket.create_connection(("127.0.0.1", 3128), timeout=60)
     line.sendall(f"GET http://api.example:{port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n".encode())
     return line.recv(1000).split()[1].decode()
 """
     async with upstream() as server, tier_with(connections=2, idle_seconds=0.3) as tier:
+        job = Job(engine="python", code=code, input={"port": server.port}, network=(f"api.example:{server.port}",))
+        assert (await tier.run(job)).value == "200"
+
+
+async def test_a_connection_beyond_the_bound_waits_until_another_has_ended() -> None:
+    code = """
+import socket
+def run(port):
+    idle = [socket.create_connection(("127.0.0.1", 3128)) for _ in range(2)]
+    for one in idle:
+        # Without a byte it would wait in the kernel, and hold no place.
+        one.sendall(b"G")
+    line = socket.create_connection(("127.0.0.1", 3128), timeout=60)
+    line.sendall(f"GET http://api.example:{port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n".encode())
+    line.settimeout(0.3)
+    try:
+        line.recv(1)
+        return "answered"
+    except TimeoutError:
+        idle[0].close()
+        line.settimeout(60)
+        return line.recv(1000).split()[1].decode()
+"""
+    async with upstream() as server, tier_with(connections=2) as tier:
         job = Job(engine="python", code=code, input={"port": server.port}, network=(f"api.example:{server.port}",))
         assert (await tier.run(job)).value == "200"
 

@@ -43,6 +43,9 @@ async def test_each_engine_runs_a_program_with_its_input_files_and_output(interp
     code = "def run(a):\n    open('out', 'w').write(open('g').read() + a)\n    print('p')\n    return [a]"
     python = await run(interpreters, "python-subset", code, input={"a": "x"}, files={"g": b"g"})
     assert (python.exit_code, python.value, python.stdout, python.files) == (0, ["x"], b"p\n", {"out": b"gx"})
+    own = await run(interpreters, "python-subset", "def run(a):\n    return a\nrun(3)", script=True)
+    assert (own.exit_code, own.value) == (0, 3)
+    assert (await run(interpreters, "shell-subset", "cat", input={})).stdout == b"{}"
     code = "export default async function run(input) { console.log('l', input); return await Promise.resolve(input.a + 1); }"
     script_result = await run(interpreters, "javascript", code, input={"a": 1})
     assert (script_result.value, script_result.stdout) == (2, b'l {"a":1}\n')
@@ -96,6 +99,17 @@ async def test_attachments_are_copies_in_their_own_folder_and_the_next_job_sees_
     refused = await run(interpreters, "python-subset", "open('/in/notes.txt', 'w').write('x')", inputs=inputs)
     assert refused.exit_code == 1
     assert (await run(interpreters, "python-subset", "open('/in/notes.txt').read()")).exit_code == 1
+
+
+@installed
+async def test_an_interpreter_reads_files_of_skills_below_their_folder(interpreters: IsolateTier) -> None:
+    skills = {"pdf/scripts/a.sh": b"echo hello"}
+    shell = await run(interpreters, "shell-subset", "sh $AVM_SKILLS/pdf/scripts/a.sh; ls /in", skills=skills)
+    assert (shell.stdout, shell.files) == (b"hello\n", {})
+    python = await run(interpreters, "python-subset", "open('/skills/pdf/scripts/a.sh').read()", skills=skills)
+    assert (python.value, python.files) == ("echo hello", {})
+    refused = await run(interpreters, "python-subset", "open('/skills/pdf/scripts/a.sh', 'w').write('x')", skills=skills)
+    assert refused.exit_code == 1
 
 
 @installed

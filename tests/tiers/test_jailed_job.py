@@ -1,16 +1,20 @@
 """Jobs that want more than their share: only the job itself fails, and says how."""
 
+import os
 import time
 
 import anyio
+import msgspec
 import pytest
-from tests.tiers.processes import descendants
+from tests.tiers.processes import descendants, out_of_memory_order, until
 
-from agentvm.model.tier import Job, JobLimits
+from agentvm.model.tier import Job, JobLimits, KnownAnswer
+from agentvm.tiers.frames import Asking, Value, encode
 from agentvm.tiers.jailed_job import CALLS_AT_ONCE_MAX
 from agentvm.tiers.process import ProcessTier
 
 MEGABYTE = 1024 * 1024
+DEEP = b"[" * 50_000 + b"]" * 50_000
 
 
 async def still_works(tier: ProcessTier) -> None:
@@ -137,10 +141,21 @@ async def test_a_gigabyte_of_output_is_cut_and_the_program_killed(any_tier: Proc
         Job(engine="shell", code="head -c 1000000000 /dev/zero", limits=JobLimits(output_bytes=100_000))
     )
     assert (result.truncated, len(result.stdout), result.signal) == (True, 100_000, "SIGKILL")
+    assert not result.timed_out
     both = "import os\nwhile True:\n    os.write(1, b'o' * 1000)\n    os.write(2, b'e' * 1000)"
     result = await any_tier.run(Job(engine="python", code=both, limits=JobLimits(output_bytes=50_000)))
-    assert result.truncated
+    assert (result.truncated, result.timed_out) == (True, False)
     assert len(result.stdout) + len(result.stderr) == 50_000
+
+
+@pytest.mark.parametrize(
+    ("engine", "code"),
+    [("python", "def run():\n    return 'x' * 5_000_000"), ("javascript", "export default () => 'x'.repeat(5_000_000)")],
+)
+async def test_a_value_that_is_too_large_is_an_error_of_its_program(tier: ProcessTier, engine: str, code: str) -> None:
+    result = await tier.run(Job(engine=engine, code=code))
+    assert (result.exit_code, result.timed_out, result.value) == (1, False, None)
+    assert b"more than 4,193,280 bytes" in result.stderr
 
 
 async def test_output_of_exactly_the_limit_is_whole(tier: ProcessTier) -> None:
@@ -172,6 +187,26 @@ print("said")
     await still_works(tier)
 
 
+@pytest.mark.parametrize("message", [Value(value=DEEP), Asking(id=1, name="ask", args=b'{"a":' + DEEP + b"}")])
+async def test_json_that_is_nested_without_end_harms_only_its_payload(tier: ProcessTier, message: Value | Asking) -> None:
+    async def calls(name: str, args: dict[str, object]) -> object:
+        raise AssertionError
+
+    code = f"""
+import os, socket, stat
+number = next(n for n in range(3, 100) if os.path.exists(f"/proc/self/fd/{{n}}") and stat.S_ISSOCK(os.fstat(n).st_mode))
+line = socket.socket(fileno=number)
+line.sendall({encode(message)!r})
+if {isinstance(message, Asking)}:
+    print(b"recursion" in line.recv(1000))
+os._exit(0)
+"""
+    result = await tier.run(Job(engine="python", code=code, functions={"ask": ()}), calls)
+    assert (result.exit_code, result.value) == (0, None)
+    assert result.stdout == (b"True\n" if isinstance(message, Asking) else b"")
+    await still_works(tier)
+
+
 async def test_a_payload_that_asks_and_does_not_listen_is_ended_by_its_time(tier: ProcessTier) -> None:
     async def calls(name: str, args: dict[str, object]) -> object:
         return "x" * 8_000_000
@@ -187,6 +222,15 @@ time.sleep(1000)
     result = await tier.run(Job(engine="python", code=code, functions={"ask": ()}, limits=JobLimits(wall_ms=700)), calls)
     assert result.timed_out
     await still_works(tier)
+
+
+async def test_a_job_steps_back_behind_the_server(any_tier: ProcessTier) -> None:
+    async with any_tier.open(Job(engine="python", code="import time\nprint('begun', flush=True)\ntime.sleep(60)")) as process:
+        assert await process.receive() == b"begun\n"
+        *_, program = descendants(any_tier.launcher_process_id)
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, program) == min(19, own + 10)
+        assert out_of_memory_order(program) == 1000
 
 
 async def test_usage_is_that_of_the_whole_job(tier: ProcessTier) -> None:
@@ -211,6 +255,45 @@ async def test_calls_of_the_server_are_many_and_each_is_answered_in_turn(tier: P
     code = "n = 0\nfor _ in range(1000):\n    n = tools.add(n=n)\nn"
     result = await tier.run(Job(engine="python", code=code, functions={"add": ()}, limits=JobLimits(calls=1000)), calls)
     assert result.value == 1000, result.stderr
+
+
+async def test_code_that_is_run_again_does_not_wait_for_answers_that_it_has_had(tier: ProcessTier) -> None:
+    heard: list[object] = []
+    ended, one_at_a_time = anyio.Event(), anyio.Lock()
+
+    async def calls(name: str, args: dict[str, object]) -> object:
+        async with one_at_a_time:
+            # Nobody waits for the answer, but the job is not over before the call was looked at.
+            await ended.wait()
+            heard.append(args["n"])
+            return "live"
+
+    code = """
+def ask(n):
+    try:
+        return tools.ask(n)
+    except ToolError as error:
+        return str(error)
+print([ask(n) for n in range(40)], flush=True)
+"""
+    known = (KnownAnswer(value=b'{"a":1}'), KnownAnswer(error="denied"), *(KnownAnswer(value=b"3") for _ in range(38)))
+    job = Job(engine="python", code=code, functions={"ask": ("n",)}, known=known)
+
+    async def release() -> None:
+        await until(lambda: descendants(tier.launcher_process_id) == [])
+        assert heard == []
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(release)
+        result = await tier.run(job, calls)
+    assert result.stdout.decode() == f"{[{'a': 1}, 'denied', *[3] * 38]}\n", result.stderr
+    assert heard == list(range(40))
+    later = msgspec.structs.replace(
+        job, code="[tools.ask(1), tools.ask(2), tools.ask('new')]", known=(KnownAnswer(), KnownAnswer())
+    )
+    assert (await tier.run(later, calls)).value == [None, None, "live"]
+    assert heard[40:] == [1, 2, "new"]
 
 
 async def test_a_cancelled_job_cancels_the_call_that_it_waits_for(any_tier: ProcessTier) -> None:

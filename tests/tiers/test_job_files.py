@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.tiers.job_files import JobFiles, is_path
+from agentvm.tiers.job_files import ENTRIES_OF_FILE_MAX, JobFiles, is_path
 
 FILES = {"a": b"1", "b/c/d": b"\0" * 1000, "b/c/e": b"", "$(x)\n": b"EOF"}
 
@@ -44,6 +44,30 @@ def test_a_file_that_becomes_a_link_is_gone_and_not_followed(tmp_path: Path) -> 
     assert collected.left_out == 2
 
 
+class Swapping(dict[str, tuple[int, int, int, int, int]]):
+    """Is asked about a file between the look at it and its opening; it puts a link in its place then."""
+
+    def __init__(self, folder: Path, target: Path) -> None:
+        super().__init__()
+        self._folder, self._target = folder, target
+
+    def get(self, path: str, default: object = None) -> None:  # type: ignore[override]
+        (self._folder / path).unlink()
+        (self._folder / path).symlink_to(self._target)
+
+
+def test_a_file_that_is_swapped_for_a_link_while_it_is_collected_is_not_followed(tmp_path: Path) -> None:
+    folder, secret = tmp_path / "w", tmp_path / "secret"
+    folder.mkdir()
+    secret.write_text("s")
+    (folder / "a").write_text("1")
+    files = JobFiles(os.open(folder, os.O_RDONLY))
+    files.placed = Swapping(folder, secret)
+    collected = files.collect(100, 100)
+    assert (folder / "a").is_symlink()
+    assert (collected.files, collected.left_out) == ({}, 1)
+
+
 def test_sizes_and_numbers_have_bounds(tmp_path: Path) -> None:
     files = JobFiles(os.open(tmp_path, os.O_RDONLY))
     for number in range(5):
@@ -52,6 +76,20 @@ def test_sizes_and_numbers_have_bounds(tmp_path: Path) -> None:
     assert (len(collected.files), collected.left_out) == (2, 3)
     collected = files.collect(10**6, 3)
     assert (len(collected.files), collected.left_out) == (3, 2)
+
+
+def test_only_so_many_entries_are_looked_at_and_then_nothing_is_told_as_gone(tmp_path: Path) -> None:
+    files = JobFiles(os.open(tmp_path, os.O_RDONLY))
+    files.place({"a": b"1", "z": b"2"}, frozenset())
+    (tmp_path / "a").unlink()
+    for number in range(2 * ENTRIES_OF_FILE_MAX - 1):
+        (tmp_path / f"d{number}").mkdir()
+    collected = files.collect(100, 2)
+    assert (collected.deleted, collected.left_out) == (["a"], 0)
+    (tmp_path / "e").mkdir()
+    (tmp_path / "f").mkdir()
+    collected = files.collect(100, 2)
+    assert (collected.files, collected.deleted, collected.left_out) == ({}, [], 1)
 
 
 def test_a_sparse_giant_is_not_read(tmp_path: Path) -> None:

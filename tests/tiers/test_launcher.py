@@ -56,6 +56,13 @@ async def test_a_host_that_lets_unshare_and_then_refuses_to_mount_is_seen_throug
         assert offer.missing == ""
 
 
+async def test_a_host_that_lets_unshare_and_then_refuses_to_clone_is_seen_through() -> None:
+    async with open_process_tier(host("seccomp.deny_namespaces(only_clone=True)")) as tier:
+        offer = await tier.offer()
+        assert {"mount", "pid", "net"}.isdisjoint(offer.walls)
+        assert (await tier.run(Job(engine="python", code="4"))).value == 4
+
+
 async def test_a_host_without_namespaces_and_without_landlock_offers_nothing() -> None:
     both = "seccomp.deny({'mount': 165, 'unshare': 272, 'landlock_create_ruleset': 444})"
     async with open_process_tier(host(both)) as tier:

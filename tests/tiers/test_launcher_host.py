@@ -6,7 +6,8 @@ import anyio
 import pytest
 from tests.tiers import paused_launcher
 from tests.tiers.conftest import SRC
-from tests.tiers.processes import is_alive, until
+from tests.tiers.paused_launcher import STEPS
+from tests.tiers.processes import descendants, is_alive, until
 
 from agentvm.errors.tool import TierBroken
 from agentvm.tiers.frames import Bounds, JobWork
@@ -39,26 +40,38 @@ async def test_a_job_whose_launcher_dies_is_told_and_does_not_hang() -> None:
                 pass
 
 
+BOUNDS = Bounds(cpu_seconds=60, memory_bytes=10**9, processes=8, disk_bytes=10**6, files=100)
+
+
 @pytest.mark.parametrize("namespaces", [True, False])
-@pytest.mark.parametrize("point", ["fork", "settle"])
-async def test_a_job_whose_launcher_died_before_it_asked_to_be_told_ends(point: str, namespaces: bool) -> None:
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("victim", ["job", "launcher"])
+async def test_a_job_whose_start_is_killed_at_any_step_leaves_nothing(victim: str, step: str, namespaces: bool) -> None:
+    if step == "network" and not namespaces:
+        pytest.skip("without namespaces there is no network")
     program = f"import sys; sys.path[:0] = {[str(SRC), str(SRC.parent)]!r}; "
     program += f"import runpy; runpy.run_path({paused_launcher.__file__!r}, run_name='__main__')"
-    settings = LauncherSettings(namespaces=namespaces, command=(sys.executable, "-I", "-c", program, point))
-    async with open_launcher_host(settings) as host, host.lease() as life, life.job(has_stdin=False) as jail:
-        assert life.report is not None
-        if life.report.mode == "none":
-            pytest.skip(f"this host has no jails: {life.report.why}")
-        bounds = Bounds(cpu_seconds=60, memory_bytes=10**8, processes=8, disk_bytes=10**6, files=100)
-        if point == "settle":
-            await jail.line.send(JobWork(role="shell", code="exec sleep 1000", bounds=bounds))
-        with anyio.fail_after(60):
-            await anyio.wait_readable(jail.stdout)
-            assert os.read(jail.stdout, 100) == b"paused"
-            assert host.process_id is not None
-            os.kill(host.process_id, signal.SIGKILL)
-            with pytest.raises(EOFError):
-                await jail.line.receive()
+    settings = LauncherSettings(namespaces=namespaces, command=(sys.executable, "-I", "-c", program, step))
+    work = JobWork(role="shell", code="exec sleep 1000", bounds=BOUNDS, files={"a": b"x"}, network=step == "network")
+    async with open_launcher_host(settings) as host, host.lease() as life:
+        report, launcher = life.report, host.process_id
+        assert report is not None
+        assert launcher is not None
+        if report.mode == "none":
+            pytest.skip(f"this host has no jails: {report.why}")
+        async with life.job(has_stdin=False) as jail:
+            await jail.line.send(work)
+            with anyio.fail_after(60):
+                await anyio.wait_readable(jail.stdout)
+                assert os.read(jail.stdout, 100) == b"paused"
+                processes = descendants(launcher)
+                os.kill(processes[-1] if victim == "job" else launcher, signal.SIGKILL)
+                await until(lambda: not any(map(is_alive, processes)))
+                assert (await jail.wait() is not None) == (victim == "job")
+        # The folder of a job goes with it; that of the launcher with the launcher.
+        await until(lambda: victim == "launcher" or report.scratch == "" or os.listdir(report.scratch) == [])
+    assert not is_alive(launcher)
+    assert report.scratch == "" or os.path.basename(report.scratch) not in os.listdir("/tmp")
 
 
 async def test_a_launcher_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Packages of sandboxes: installed once, from an index on this machine, seen by the jobs that name them and by no other."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentvm.tiers.layers import PACKAGE, LayerLock, LayerSettings
 from agentvm.tiers.process import ProcessTier, open_process_tier
 
 POLICY = EgressPolicy(rules=AddressRules.parse(["127.0.0.1"]))
+PYTHON = os.path.realpath(sys.executable)
 GREET = Job(engine="python", code="import greeting\ngreeting.text()", packages=("greeting",))
 
 
@@ -31,6 +33,12 @@ def index() -> Iterator[PackageIndex]:
         index.add("words", "1.2", {"words.py": "WORD = 'hello'"})
         index.add("big", "1.0", {"big.py": f"TEXT = '{'x' * 2_000_000}'"})
         yield index
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of layers for tests that only use one: each installation costs more than such a test."""
+    return tmp_path_factory.mktemp("layers")
 
 
 @asynccontextmanager
@@ -85,8 +93,8 @@ async def test_the_hashes_are_kept_and_a_layer_is_rebuilt_from_the_same_files_on
         index.wheels.update(kept)
 
 
-async def test_a_job_sees_its_own_packages_only_and_cannot_change_them(index: PackageIndex, tmp_path: Path) -> None:
-    async with opened(tmp_path, index) as tier:
+async def test_a_job_sees_its_own_packages_only_and_cannot_change_them(index: PackageIndex, shared: Path) -> None:
+    async with opened(shared, index) as tier:
         await tier.run(GREET)
         code = "import os\n[os.path.exists('/layers') and os.listdir('/layers'), os.listdir('/packages')]"
         assert (await tier.run(Job(engine="python", code=code))).value == [[], []]
@@ -94,6 +102,14 @@ async def test_a_job_sees_its_own_packages_only_and_cannot_change_them(index: Pa
         assert (await tier.run(Job(engine="python", code=code, packages=("greeting",)))).value in (13, 30)
         shell = Job(engine="shell", code='ls "$PYTHONPATH"; ls /layers', packages=("greeting",))
         assert b"words.py" in (await tier.run(shell)).stdout
+
+
+async def test_a_program_that_lives_on_has_its_packages(index: PackageIndex, shared: Path) -> None:
+    code = "import greeting; print(greeting.text(), flush=True)"
+    job = Job(engine="command", argv=(PYTHON, "-c", code), packages=("greeting",))
+    async with opened(shared, index) as tier, tier.open(job) as process:
+        with anyio.fail_after(60):
+            assert await process.receive() == b"hello\n"
 
 
 async def test_an_ordinary_user_has_packages_as_well(index: PackageIndex, readable_folder: Path) -> None:

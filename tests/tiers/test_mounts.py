@@ -13,7 +13,7 @@ async def test_the_root_holds_programs_and_the_workspace_and_nothing_else(tier: 
     result = await tier.run(Job(engine="python", code="import os\nsorted(os.listdir('/'))"))
     assert isinstance(result.value, list)
     top = {folder.lstrip("/").split("/")[0] for folder in (*mounts.PROGRAMS, *mounts.python_folders())}
-    assert set(result.value) <= top | {"dev", "etc", "in", "packages", "proc", "tmp", "workspace"}
+    assert set(result.value) <= top | {"dev", "etc", "in", "packages", "proc", "skills", "tmp", "workspace"}
     assert {"usr", "workspace", "tmp"} <= set(result.value)
 
 

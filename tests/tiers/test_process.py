@@ -1,16 +1,19 @@
 import os
 
 import anyio
+import msgspec
 import pytest
 from tests.tiers.conftest import MODES, settings_of
 from tests.tiers.processes import counts, descendants, is_alive, resident_bytes, until, until_running
 
-from agentvm.errors.tool import TierBroken, TierUnavailable, WorkspaceFull
+from agentvm.errors import ToolFailed
+from agentvm.errors.tool import TierUnavailable, WorkspaceFull
 from agentvm.model.tier import Job, JobLimits
 from agentvm.tiers.base import Tier
 from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.process import ProcessTier, open_process_tier
 
+JOBS = int(os.environ.get("AVM_TEST_JAILS", "200"))
 SLEEP = Job(engine="command", argv=("sleep", "1000"), limits=JobLimits(wall_ms=1_000_000))
 
 
@@ -62,6 +65,20 @@ async def test_attachments_can_be_read_and_not_changed_in_every_mode(any_tier: P
     result = await any_tier.run(Job(engine="python", code=code, inputs={"notes.txt": b"hello"}))
     assert (result.value, result.files) == (["hello", ["notes.txt"], 4], {}), result.stderr
     assert (await any_tier.run(Job(engine="python", code="import os\n'AVM_IN' in os.environ"))).value is False
+
+
+async def test_files_of_skills_can_be_run_and_not_changed_in_every_mode(any_tier: ProcessTier) -> None:
+    skills = {"pdf/SKILL.md": b"Do it.", "pdf/scripts/fields.sh": b"echo fields $1"}
+    code = (
+        'cd "$AVM_SKILLS/pdf" && sh scripts/fields.sh 7; cat SKILL.md; ls "$AVM_SKILLS" scripts\n'
+        "for file in SKILL.md scripts/fields.sh more scripts/more; do ( echo x > $file ) 2> /dev/null || echo kept; done\n"
+        "rm -f scripts/fields.sh 2> /dev/null; sh scripts/fields.sh 8"
+    )
+    result = await any_tier.run(Job(engine="shell", code=code, skills=skills))
+    listed = result.stdout.decode().split("\n")
+    assert (listed[0], listed[1].startswith("Do it."), listed.count("kept"), listed[-2]) == ("fields 7", True, 4, "fields 8")
+    assert result.files == {}
+    assert (await any_tier.run(Job(engine="python", code="import os\n'AVM_SKILLS' in os.environ"))).value is False
 
 
 async def test_a_cancelled_job_is_dead_and_reaped_when_the_call_returns(any_tier: ProcessTier) -> None:
@@ -120,8 +137,20 @@ os.link("kept", "second")
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a//b", "a/./b", "", "a/../../b", "x\0y"])
 async def test_a_path_that_climbs_is_refused_before_anything_runs(tier: ProcessTier, path: str) -> None:
-    with pytest.raises(TierBroken, match="files"):
+    with pytest.raises(ToolFailed, match="files") as failed:
         await tier.run(Job(engine="python", code="1", files={path: b""}))
+    # It is the job's fault: others go on using the tier.
+    assert not isinstance(failed.value, TierUnavailable)
+
+
+@pytest.mark.parametrize("place", ["files", "inputs", "skills"])
+@pytest.mark.parametrize("files", [{"x" * 256: b""}, {"a": b"", "a/b": b""}])
+async def test_names_that_no_file_can_have_are_the_fault_of_their_job(
+    any_tier: ProcessTier, place: str, files: dict[str, bytes]
+) -> None:
+    with pytest.raises(ToolFailed, match="files") as failed:
+        await any_tier.run(msgspec.structs.replace(Job(engine="python", code="1"), **{place: files}))
+    assert not isinstance(failed.value, TierUnavailable)
 
 
 async def test_files_that_do_not_fit_are_an_error_of_their_own(tier: ProcessTier) -> None:
@@ -129,16 +158,14 @@ async def test_files_that_do_not_fit_are_an_error_of_their_own(tier: ProcessTier
         await tier.run(Job(engine="python", code="1", files={"a": b"x" * 200_000}, limits=JobLimits(disk_bytes=100_000)))
 
 
-async def test_a_process_that_lives_on_is_talked_to_and_ends_with_its_input(any_tier: ProcessTier) -> None:
+async def test_a_process_that_lives_on_is_talked_to(any_tier: ProcessTier) -> None:
     code = "import sys\nfor line in sys.stdin:\n    print(line.strip().upper(), flush=True)\n    print('seen', file=sys.stderr)"
     async with any_tier.open(Job(engine="python", code=code, limits=JobLimits(wall_ms=60_000))) as process:
         with anyio.fail_after(60):
             for word in (b"one", b"two"):
                 await process.send(word + b"\n")
                 assert await process.receive() == word.upper() + b"\n"
-            await process.close_input()
-            assert await process.receive() == b""
-        assert process.stderr_tail == "seen\nseen\n"
+        await until(lambda: process.stderr_tail == "seen\nseen\n")
     assert descendants(any_tier.launcher_process_id) == []
 
 
@@ -178,12 +205,12 @@ async def test_a_launcher_that_cannot_start_is_told_with_its_last_words() -> Non
         assert "cannot be started" in (await tier.offer()).missing
 
 
-async def test_many_jobs_at_once_do_not_mix(tier: ProcessTier) -> None:
+async def test_many_jobs_at_once_do_not_mix(any_tier: ProcessTier) -> None:
     values: dict[int, object] = {}
 
     async def run(number: int) -> None:
         job = Job(engine="python", code="import os\ndef run(n):\n    return [n, os.listdir()]", input={"n": number})
-        values[number] = (await tier.run(job)).value
+        values[number] = (await any_tier.run(job)).value
 
     async with anyio.create_task_group() as tasks:
         for number in range(30):
@@ -196,7 +223,7 @@ async def test_descriptors_processes_and_mounts_stay_flat(tier: ProcessTier) -> 
     for _ in range(20):
         await tier.run(job)
     before, memory = counts(tier.launcher_process_id), resident_bytes(tier.launcher_process_id)
-    for _ in range(200):
+    for _ in range(JOBS):
         await tier.run(job)
     assert counts(tier.launcher_process_id) == before
     assert descendants(tier.launcher_process_id) == []

@@ -1,6 +1,7 @@
 import socket
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from agentvm.tiers.relay import Relay
@@ -62,6 +63,32 @@ async def test_both_sides_may_write_without_reading_and_nothing_is_stuck_or_lost
                 sides.start_soon(side, server)
             tasks.cancel_scope.cancel()
     assert got == [data[:1_000_000]] * 2
+
+
+async def test_two_fast_sides_let_others_have_the_event_loop_in_between() -> None:
+    client, one = pair()
+    server, other = pair()
+    ticks, seen = 0, list[int]()
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await anyio.lowlevel.checkpoint()
+            ticks += 1
+
+    with client, server, one, other, Relay(one, other, lambda moved: seen.append(ticks)) as relay, anyio.fail_after(60):
+        for line in (client, other):
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2_000_000)
+        filled = client.send(bytes(2_000_000))
+        client.shutdown(socket.SHUT_WR)
+        server.shutdown(socket.SHUT_WR)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            with anyio.move_on_after(0.2):
+                await relay.run(10)
+            tasks.cancel_scope.cancel()
+    assert filled > 300_000
+    assert len(set(seen)) > 1
 
 
 async def test_the_count_ends_it_and_so_do_silence_and_a_side_that_is_gone() -> None:

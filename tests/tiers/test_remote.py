@@ -83,9 +83,13 @@ async def test_a_job_runs_on_the_other_server_and_comes_back_whole() -> None:
         placed, result = await run(vm, job)
         assert (placed.tier, result.exit_code, result.value, result.stdout) == ("remote", 0, [1, "1"], b"p\n")
         assert (result.files, result.deleted) == ({"out": b"\0\xff\0\xff"}, ("old",))
+        own = Job(engine="python", code="def run(a):\n    return a\nrun(3)", script=True)
+        assert (await run(vm, own))[1].value == 3
         script = Job(engine="shell", code="cat $AVM_IN/notes.txt; ls /in", inputs={"notes.txt": b"\0\xff"})
         placed, result = await run(vm, script)
         assert (placed.tier, result.stdout) == ("remote", "\ufffd\ufffdnotes.txt\n".encode())
+        skilled = Job(engine="shell", code="sh $AVM_SKILLS/pdf/a.sh", skills={"pdf/a.sh": b"echo hello"})
+        assert (await run(vm, skilled))[1].stdout == b"hello\n"
         placed, result = await run(vm, Job(engine="shell", code="sleep 60", limits=JobLimits(wall_ms=300)))
         assert (result.timed_out, result.signal) == (True, "SIGKILL")
 

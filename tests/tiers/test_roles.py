@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from agentvm.errors import ToolFailed
+from agentvm.model.long_json import unfolded
 from agentvm.model.tier import Job, JobLimits
 from agentvm.tiers.process import ProcessTier, open_process_tier
 from agentvm.tiers.roles import find_program
@@ -86,6 +87,19 @@ async def test_a_script_gets_its_arguments_as_variables_that_no_shell_has_read(t
     assert rest == b'{"name":"$(id)`id`","my-count":3,"list":[1]}'
 
 
+async def test_an_input_that_is_too_long_for_a_variable_is_on_stdin(tier: ProcessTier) -> None:
+    size = 3_000_000
+    code = 'printf "%s %s " "${#ARG_A}" "$ARG_B"; wc -c'
+    result = await tier.run(Job(engine="shell", code=code, input={"a": "x" * size, "b": 1}))
+    assert result.stdout.split() == [b"0", b"1", str(size + len('{"a":"","b":1}')).encode()]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+async def test_a_module_takes_an_input_of_any_length(tier: ProcessTier) -> None:
+    code = "export default function run(given) { return given.a.length }"
+    assert (await tier.run(Job(engine="javascript", code=code, input={"a": "x" * 3_000_000}))).value == 3_000_000
+
+
 async def test_stdin_is_what_the_job_says(tier: ProcessTier) -> None:
     data = bytes(range(256)) * 1000
     result = await tier.run(Job(engine="shell", code="cat", stdin=data, input={"a": 1}))
@@ -145,7 +159,7 @@ async def test_javascript_gets_its_input_and_its_value_comes_back(tier: ProcessT
     limits = JobLimits(memory_bytes=2**30)
     result = await tier.run(Job(engine="javascript", code=code, input={"a": 21}, limits=limits))
     assert result.stdout == b"hi\n", result.stderr
-    assert result.value == {"double": 42, "text": "ü" * 100_000}
+    assert unfolded(result.value) == {"double": 42, "text": "ü" * 100_000}
 
 
 async def test_code_calls_functions_of_the_server_and_hears_why_one_failed(tier: ProcessTier) -> None:

@@ -78,6 +78,20 @@ async def test_a_tier_that_breaks_at_its_start_is_left_once_and_only_upwards() -
     assert placed.tier == "process"
 
 
+async def test_a_tier_that_failed_to_start_the_job_of_a_tenant_is_there_for_all_others() -> None:
+    process, now = FakeTier("process", breaks=True), [0]
+    alone = scheduler(process, now=now)
+    with pytest.raises(TierBroken):
+        await alone.run(NEED, JOB, tenant="a")
+    process.breaks = False
+    with pytest.raises(TierUnavailable, match="failed to start a moment ago"):
+        await alone.run(NEED, JOB, tenant="a")
+    assert (await alone.place(NEED, tenant="b")).tier == "process"
+    assert (await alone.run(NEED, JOB, tenant="b"))[1].exit_code == 0
+    now[0] = BROKEN_MS
+    assert (await alone.run(NEED, JOB, tenant="a"))[1].exit_code == 0
+
+
 async def test_a_stronger_tier_that_breaks_is_not_replaced_by_a_weaker_one() -> None:
     process, container = FakeTier("process"), FakeTier("container", breaks=True)
     need = msgspec.structs.replace(NEED, tier="container")

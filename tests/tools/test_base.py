@@ -6,7 +6,7 @@ from agentvm.tools.base import (
     Question,
     decline,
     error_result,
-    sound,
+    plain_text,
     text_result,
 )
 
@@ -23,7 +23,7 @@ def test_a_result_holds_no_terminal_escapes_and_no_half_characters() -> None:
     assert text_result("a\x1b[31mred\x00\x9b2J\r\n\tb").value == "a[31mred2J\r\n\tb"
     assert error_result("bad").is_error
     assert not text_result("good").is_error
-    assert sound("\ud83d").encode()
+    assert plain_text("\ud83d").encode()
 
 
 async def test_without_anybody_to_ask_a_question_is_declined_and_progress_unheard() -> None:

@@ -14,7 +14,7 @@ def test_a_code_tool_has_its_sandbox_and_may_be_repeated_only_if_it_reads() -> N
     sandbox = {"runtime": "python", "env": {"A": "1"}, "files": {"data.txt": "x"}}
     made = FACTORY.make({**CODE, "effect": "read", "timeoutMs": 500, "resolved": {"sandbox": sandbox}})
     assert isinstance(made, CodeTool)
-    assert (made.repeat, made.world, made.timeout_seconds) == ("safe", "closed", 0.5)
+    assert (made.repeat, made.world, made.traits.timeout_seconds) == ("safe", "closed", 0.5)
     assert (made.sandbox.env, made.sandbox.files) == ({"A": "1"}, {"data.txt": b"x"})
     plain = FACTORY.make(CODE)
     assert plain is not None
@@ -66,3 +66,14 @@ def test_a_sandbox_has_its_binary_files_and_an_image_that_lacks_them_is_refused_
     assert made.sandbox.files == {"logo.png": b"\0\xff", "a": b"text"}
     with pytest.raises(ToolFailed, match=r"logo\.png"):
         FACTORY.make({**CODE, "resolved": {"sandbox": {"files": {"logo.png": {"blob": "sha256:1", "size": 1}}}}})
+
+
+def test_code_that_reaches_other_servers_is_open_whatever_its_author_says() -> None:
+    sandbox = {"runtime": "python", "network": {"mode": "allowlist", "allow": ["example.org"]}}
+    inner = {**CODE, "world": "closed", "secrets": ["KEY"], "resolved": {"sandbox": sandbox}}
+    made = FACTORY.make(inner)
+    assert isinstance(made, SecretTool)
+    assert (made.world, made.has_network) == ("open", True)
+    alone = FACTORY.make({**CODE, "secrets": ["KEY"]})
+    assert isinstance(alone, SecretTool)
+    assert (alone.world, alone.has_network) == ("closed", False)

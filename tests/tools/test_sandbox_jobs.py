@@ -99,11 +99,19 @@ def test_files_that_cannot_fit_are_refused_before_anything_starts() -> None:
         check_files({"a": b"", "b": b""}, JobLimits(files=1))
 
 
-@pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../b", "a//b", "./a", "a\0b", "x" * 2000, "/".join("d" * 40)])
+@pytest.mark.parametrize(
+    "path", ["", "/etc/x", "../x", "a/../../b", "a//b", "./a", "a\0b", "x" * 256, "x" * 2000, "/".join("d" * 40)]
+)
 def test_a_path_that_leaves_the_workspace_is_refused_before_anything_starts(path: str) -> None:
     with pytest.raises(InvalidInput, match="not a path"):
         check_files({path: b""}, JobLimits())
     check_files({"a/$(id)\n/b": b""}, JobLimits())
+
+
+def test_a_file_that_is_the_folder_of_another_is_refused_before_anything_starts() -> None:
+    with pytest.raises(InvalidInput, match="'a/b' cannot be a file and the folder of 'a/b/c'"):
+        check_files({"a/b/c": b"", "a/b": b""}, JobLimits())
+    check_files({"a/b/c": b"", "a/bc": b""}, JobLimits())
 
 
 def test_the_needs_of_a_tool_and_its_sandbox_hold_together() -> None:

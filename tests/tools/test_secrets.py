@@ -9,7 +9,7 @@ from tests.conformance.store import ACME, RIVAL
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.errors.tool import SecretNotGranted
-from agentvm.log import secrets_here
+from agentvm.log import masked_secrets
 from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
@@ -149,7 +149,7 @@ async def leak(outcome: Outcome | Exception) -> tuple[Outcome, list[CallProgress
             return await tool.run({}, context), heard
         finally:
             assert inner.seen == [{"KEY": VALUE}]
-            assert VALUE in secrets_here()
+            assert VALUE in masked_secrets()
 
 
 async def test_a_result_of_any_kind_has_no_secret() -> None:

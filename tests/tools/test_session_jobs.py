@@ -1,5 +1,7 @@
 """Files of a session in and out of jobs."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.session_files import MemoryFiles, call_context
 
@@ -15,6 +17,28 @@ async def test_a_job_has_the_files_of_the_session_and_of_its_sandbox() -> None:
     assert job.files == {"run.sh": b"own", "lib.py": b"1", "data/x": b"\0\xff"}
     assert job.executable == {"run.sh"}
     assert (await place_files(Job(engine="shell"), call_context(None))).files == {}
+
+
+async def test_skills_are_shown_to_programs_that_speak_of_them() -> None:
+    asked: list[str | None] = []
+
+    async def skill_files(name: str | None) -> dict[str, bytes]:
+        asked.append(name)
+        return {"pdf/SKILL.md": b"Do it."}
+
+    context = replace(call_context(MemoryFiles({"run.sh": b"cat /skills/pdf/SKILL.md"})), skill_files=skill_files)
+    bare = replace(call_context(MemoryFiles()), skill_files=skill_files)
+    assert (await place_files(Job(engine="python", code="print(1)"), bare)).skills == {}
+    assert asked == []
+    for job in (
+        Job(engine="python", code="import os\nos.environ['AVM_SKILLS']"),
+        Job(engine="command", argv=("ls", "/skills")),
+    ):
+        assert (await place_files(job, bare)).skills == {"pdf/SKILL.md": b"Do it."}
+    # The script of an earlier call.
+    assert (await place_files(Job(engine="shell", code="sh run.sh"), context)).skills == {"pdf/SKILL.md": b"Do it."}
+    with pytest.raises(WorkspaceFull, match="The skills have 6 bytes"):
+        await place_files(Job(engine="command", argv=("ls", "/skills"), limits=JobLimits(disk_bytes=5)), bare)
 
 
 async def test_files_that_do_not_fit_are_refused_before_the_job_runs() -> None:

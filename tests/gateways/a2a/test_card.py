@@ -31,7 +31,8 @@ async def test_a_card_is_for_those_who_may_use_the_agent_and_a_foreign_task_is_n
         for turn_id in (world.acme.turn_id, "turn_nope"):
             for method in ("GetTask", "CancelTask", "SubscribeToTask"):
                 call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"id": turn_id}}
-                answers.append((await world.ask("POST", "/a2a/default/", call, key=world.bolt.user)).raw)
+                reply = await world.ask("POST", "/a2a/default/", call, key=world.bolt.user)
+                answers.append(reply.but_its_id(turn_id)[1])
         assert len(set(answers)) == 1
         assert b"-32001" in answers[0]
 

@@ -8,7 +8,7 @@ from tests.conformance.records import turn
 from tests.gateways.scene import turns
 
 from agentvm.gateways.a2a.task_events import STATES, WAITING, TaskEvents
-from agentvm.gateways.turn_parts import CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.wait import WaitId
 
 
@@ -36,7 +36,7 @@ def test_any_order_of_parts_is_a_stream_that_the_official_types_take(parts: list
 
 def test_a_wait_ends_the_stream_unless_it_was_answered() -> None:
     wait = CallWaits("k", "refund", {"n": 1}, "approval", WaitId("w1"), "f", "a rule")
-    parts: list[TurnPart] = [wait, TurnWaits((WaitId("w1"),)), SaidText("Done."), TurnEnded("completed", "end_turn")]
+    parts: list[TurnPart] = [wait, TurnWaits((WaitId("w1"),)), TextAdded("Done."), TurnEnded("completed", "end_turn")]
     (*_, last) = written(TaskEvents(1, turn("t"), "c"), parts)
     status = last["statusUpdate"]["status"]
     assert status["state"] == "TASK_STATE_INPUT_REQUIRED"

@@ -5,7 +5,7 @@ import pytest
 
 from agentvm.errors import InvalidInput, Unprocessable
 from agentvm.gateways.agui.run_body import AgUiBody, read_answers, read_content, read_options
-from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.client_calls import CallerAnswer
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
 
@@ -16,16 +16,16 @@ def body(**members: Any) -> AgUiBody:
 @pytest.mark.parametrize(
     ("entry", "answer"),
     [
-        ({}, GivenAnswer(decision="approve")),
-        ({"payload": True}, GivenAnswer(decision="approve")),
-        ({"payload": {"approved": True}}, GivenAnswer(decision="approve")),
-        ({"payload": {"approved": True, "editedArgs": {"x": 1}}}, GivenAnswer(decision="edit", input={"x": 1})),
-        ({"payload": {"approved": False, "reason": "no"}}, GivenAnswer(decision="deny", reason="no")),
-        ({"status": "cancelled"}, GivenAnswer(decision="deny")),
-        ({"payload": {"q": "a"}}, GivenAnswer(decision="answer", result={"q": "a"})),
+        ({}, CallerAnswer(decision="approve")),
+        ({"payload": True}, CallerAnswer(decision="approve")),
+        ({"payload": {"approved": True}}, CallerAnswer(decision="approve")),
+        ({"payload": {"approved": True, "editedArgs": {"x": 1}}}, CallerAnswer(decision="edit", input={"x": 1})),
+        ({"payload": {"approved": False, "reason": "no"}}, CallerAnswer(decision="deny", reason="no")),
+        ({"status": "cancelled"}, CallerAnswer(decision="deny")),
+        ({"payload": {"q": "a"}}, CallerAnswer(decision="answer", result={"q": "a"})),
     ],
 )
-def test_an_answer_to_an_interrupt_is_a_decision(entry: dict[str, Any], answer: GivenAnswer) -> None:
+def test_an_answer_to_an_interrupt_is_a_decision(entry: dict[str, Any], answer: CallerAnswer) -> None:
     assert read_answers(body(resume=[{"interruptId": "w", **entry}])) == {"w": answer}
 
 

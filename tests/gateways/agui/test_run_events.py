@@ -12,7 +12,7 @@ from tests.support.examples import examples
 
 from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.blocks import WHOLE, Stretch
-from agentvm.gateways.turn_parts import CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
 
@@ -44,7 +44,7 @@ async def test_any_order_of_parts_gives_a_run_that_the_official_client_accepts(c
 
 def test_a_run_ends_at_a_wait_and_the_next_begins_after_it() -> None:
     wait = CallWaits("c", "f", {"x": 1}, "approval", WAIT, "sha256:0", "It is dear")
-    told: list[TurnPart] = [SaidText("one"), wait, TurnWaits((WAIT,)), SaidText("two"), TurnEnded("interrupted", "end_turn")]
+    told: list[TurnPart] = [TextAdded("one"), wait, TurnWaits((WAIT,)), TextAdded("two"), TurnEnded("interrupted", "end_turn")]
     first, second = (
         [json.loads(line[6:]) for line in written(told, stretch).splitlines() if line] for stretch in (Stretch(), Stretch(WAIT))
     )

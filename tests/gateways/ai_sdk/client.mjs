@@ -38,7 +38,9 @@ const settled = async (chat) => {
   seen.ids = chat.messages.map((message) => message.id.slice(0, 5));
   const last = chat.messages.at(-1).id;
   await chat.regenerate();
+  await chat.regenerate();
   seen.regenerated = [shown(chat).length, chat.messages.at(-1).id !== last];
+  await chat.sendMessage({ text: "first edit", messageId: chat.messages[0].id });
   await chat.sendMessage({ text: "edited", messageId: chat.messages[0].id });
   seen.edited = shown(chat);
   await chat.regenerate({ messageId: chat.messages[1].id });

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from agentvm.errors import InvalidInput
-from agentvm.gateways.ai_sdk.chat_body import UiChatBody, UiMessage, edit_key, read_answers, read_content, read_options
-from agentvm.gateways.client_calls import GivenAnswer
+from agentvm.gateways.ai_sdk.chat_body import UiChatBody, UiMessage, edit_key, is_edit, read_answers, read_content, read_options
+from agentvm.gateways.client_calls import CallerAnswer
+from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
 
@@ -25,10 +26,10 @@ def test_answers_are_approvals_and_results_of_the_pages_own_tools() -> None:
         role="assistant",
     )
     assert read_answers(answered) == {
-        "w1": GivenAnswer(decision="approve"),
-        "w2": GivenAnswer(decision="deny", reason="no"),
-        "a": GivenAnswer(decision="answer", result={"x": 1}),
-        "b": GivenAnswer(decision="answer", result="The tool failed: broken"),
+        "w1": CallerAnswer(decision="approve"),
+        "w2": CallerAnswer(decision="deny", reason="no"),
+        "a": CallerAnswer(decision="answer", result={"x": 1}),
+        "b": CallerAnswer(decision="answer", result="The tool failed: broken"),
     }
     with pytest.raises(InvalidInput):
         read_answers(message({"type": "text", "text": "x"}, role="assistant"))
@@ -52,4 +53,7 @@ def test_tools_of_the_page_are_options_and_an_edit_has_a_name() -> None:
     assert options is not None
     assert options.tools[0].parameters == {"type": "object"}
     assert read_options(msgspec.convert({"id": "c"}, UiChatBody)) is None
-    assert edit_key("m", "a") == edit_key("m", "a") != edit_key("m", "b")
+    first, second = MessageId("msg_1"), MessageId("msg_2")
+    assert edit_key("m", "a", first) == edit_key("m", "a", first)
+    assert len({edit_key("m", "a", first), edit_key("m", "b", first), edit_key("m", "a", second)}) == 3
+    assert [is_edit(key) for key in (edit_key("m", "a", first), "m", "m:turn_1", None)] == [True, False, False, False]

@@ -65,6 +65,25 @@ async def test_a_chat_is_stopped_by_name_and_a_repeated_message_is_one_turn() ->
         assert len(served.model.prompts) == 1
 
 
+async def test_an_answer_is_replaced_once_with_the_tools_of_the_page() -> None:
+    tools = [{"name": "weather", "inputSchema": {"type": "object"}}]
+    async with scene() as served, httpx2.AsyncClient(base_url=served.http) as http:
+        chat = {"id": "c", "messages": [said("hello")], "tools": tools}
+        first = (await http.post("/ai-sdk/default", json=chat)).headers["x-avm-turn"]
+        replace = {**chat, "trigger": "regenerate-message", "messageId": first}
+        replies = [await http.post("/ai-sdk/default", json=replace) for _ in range(2)]
+        (second,) = {reply.headers["x-avm-turn"] for reply in replies}
+        # The question is named: whoever asks so again wants another answer.
+        again = [await http.post("/ai-sdk/default", json={**replace, "messageId": "m1"}) for _ in range(2)]
+        assert len({first, second, *(reply.headers["x-avm-turn"] for reply in again)}) == 4
+        edited = []
+        for text in ("changed", "changed", "hello", "changed"):
+            edit = {**chat, "messages": [said(text)], "messageId": "m1"}
+            edited.append((await http.post("/ai-sdk/default", json=edit)).headers["x-avm-turn"])
+        assert (edited[0] == edited[1], len(set(edited))) == (True, 3)
+        assert [prompt.tools[-1].name for prompt in served.model.prompts] == ["weather"] * 7
+
+
 async def test_a_wrong_request_is_refused_in_the_words_of_the_dialect() -> None:
     async with scene() as served, httpx2.AsyncClient(base_url=served.http) as http:
         part = {"type": "file", "mediaType": "image/png", "url": "http://10.0.0.1/x.png"}

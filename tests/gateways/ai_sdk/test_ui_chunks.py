@@ -11,7 +11,7 @@ from tests.support.examples import examples
 
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.blocks import WHOLE, Stretch
-from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.wait import Question, WaitId
 
 PARSER = (Path(__file__).parent / "parser.mjs").read_text()
@@ -49,8 +49,8 @@ async def test_any_order_of_parts_gives_a_message_that_the_official_client_accep
 def test_a_message_goes_on_after_its_wait_and_a_replay_passes_it() -> None:
     wait = CallWaits("c", "f", {}, "client", WAIT, "sha256:0")
     told: list[TurnPart] = [
-        SaidText("one"), CallMade("c", "f", {}), wait, TurnWaits((WAIT,)), CallEnded("c", "f", '{"x":1}', is_error=False),
-        SaidText("two"), TurnEnded("completed", "max_tokens"),
+        TextAdded("one"), CallMade("c", "f", {}), wait, TurnWaits((WAIT,)), CallEnded("c", "f", '{"x":1}', is_error=False),
+        TextAdded("two"), TurnEnded("completed", "max_tokens"),
     ]  # fmt: skip
     tools = frozenset({"f"})
     said = ["text-start", "text-delta", "text-end"]
@@ -60,6 +60,8 @@ def test_a_message_goes_on_after_its_wait_and_a_replay_passes_it() -> None:
     assert '"finishReason":"length"' in after
     replay = written(told, Stretch(answered=frozenset({WAIT})), tools)
     assert '"output":{"x":1}' in replay
+    deep = "[" * 100_000
+    assert f'"output":"{deep}"' in written([CallMade("c", "f", {}), CallEnded("c", "f", deep, is_error=False)], WHOLE, tools)
     assert kinds(replay).count("finish") == 1
 
 

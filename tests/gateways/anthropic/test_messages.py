@@ -97,6 +97,10 @@ async def test_a_stream_that_its_client_cuts_is_billed_once_for_what_was_said(
     bill = await scene.billed()
     assert (bill["calls"], bill["inputTokens"], bill["estimatedCalls"]) == (1, 10, 1)
     assert bill["outputTokens"] == 101
+    # Nothing of an answer is kept: whoever comes back asks again.
+    scene.provider.play(whole())
+    assert (await client.messages.create(model="claude-test", max_tokens=100, messages=HELLO)).content[0].text == "Hi."  # type: ignore[union-attr]
+    assert (await scene.billed(2))["calls"] == 2
 
 
 async def test_an_answer_in_one_piece_is_billed_exactly_although_its_client_has_left(
@@ -214,8 +218,21 @@ async def test_other_paths_are_refused_in_the_dialect(scene: RelayScene) -> None
     assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
 
 
-async def test_the_official_client_in_javascript_streams_and_fails(scene: RelayScene, clients: Clients) -> None:
+async def test_the_official_client_in_javascript_runs_a_request_of_each_kind(scene: RelayScene, clients: Clients) -> None:
     refused: answers.Json = {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}
-    scene.provider.play(answers.anthropic_text("Hello ", "there"), whole(), answers.failure(400, refused))
+    tool = answers.anthropic_tools(("call_1", "weather", ['{"city":', '"Oslo"}']), text="One moment.")
+    cut = answers.stream([answers.message_start(), *answers.text_block(0, "word " * 60)[:2], Wait(anyio.Event())])
+    scene.provider.play(answers.anthropic_text("Hello ", "there"), whole(), answers.failure(400, refused), tool, cut, whole())
     seen = json.loads(await clients.run(CLIENT, scene.url))
-    assert seen == {"streamed": "Hello there", "whole": "Hi.", "failed": ["BadRequestError", 400]}
+    assert seen == {
+        "streamed": "Hello there",
+        "whole": "Hi.",
+        "failed": ["BadRequestError", 400],
+        "called": ["tool_use", "weather", {"city": "Oslo"}],
+        "left": "APIUserAbortError",
+        "again": "Hi.",
+    }
+    with anyio.fail_after(60):
+        await scene.provider.requests[4].abandoned.wait()
+    # A refusal costs nothing, and half an answer once.
+    assert (await scene.billed(5))["calls"] == 5

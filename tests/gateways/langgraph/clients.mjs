@@ -38,6 +38,9 @@ async function classic(Client, suite) {
   const resumed = await run(client, id, { command: { resume: { decisions: [{ type: "approve" }] } } });
   const failed = await run(client, id, { input: say("fail") });
   const cut = await run(new Client({ apiUrl: relayUrl }), (await client.threads.create()).thread_id, { input: say("slow") });
+  const other = (await client.threads.create()).thread_id;
+  const { run_id } = await client.runs.create(other, "default", { input: say("wait") });
+  await client.runs.cancel(other, run_id, true);
   const state = await client.threads.getState(id);
   return {
     text: [text.names, texts(text.values.messages)],
@@ -46,6 +49,7 @@ async function classic(Client, suite) {
     resumed: texts(resumed.values.messages).at(-1),
     failed: failed.error.error,
     cut: texts(cut.values.messages),
+    stopped: (await client.runs.get(other, run_id)).status,
     state: state.values.messages.length,
     searched: (await client.threads.search({ metadata: { graph_id: "default", suite } })).length,
   };
@@ -69,6 +73,19 @@ function mount(apiUrl, transport) {
   root.render(React.createElement(Page));
   const until = (is) => (seen.stream && is(seen.stream) ? Promise.resolve(seen.stream) : new Promise((resolve) => seen.waiting.push([is, resolve])));
   return { until, close: () => root.unmount() };
+}
+
+/** Stops a run in the middle of its answer; returns what is shown then, and what became of the run. */
+async function stopped(transport) {
+  const page = mount(url, transport);
+  const stream = await page.until((stream) => !stream.isLoading);
+  void stream.submit(say("wait"));
+  const answering = await page.until((stream) => texts(stream.messages).at(-1) === "one ");
+  await answering.stop();
+  const shown = await page.until((stream) => !stream.isLoading);
+  const runs = await new Client({ apiUrl: url }).runs.list(shown.threadId);
+  page.close();
+  return [texts(shown.messages), runs.map((run) => run.status)];
 }
 
 async function hook() {
@@ -100,6 +117,7 @@ async function hook() {
     failed: String(failed.error.message ?? failed.error),
   };
   page.close();
+  result.stopped = await stopped();
   const lost = mount(relayUrl);
   const stream = await lost.until((stream) => !stream.isLoading);
   stream.submit(say("slow"));
@@ -127,6 +145,7 @@ async function socket() {
   const failed = await said("fail", (stream) => !stream.isLoading && stream.error !== undefined);
   const result = { text, tool, resumed: resumed.messages.length, failed: String(failed.error.message ?? failed.error) };
   page.close();
+  result.stopped = await stopped("websocket");
   const lost = mount(relayUrl, "websocket");
   (await lost.until((stream) => !stream.isLoading)).submit(say("slow"));
   result.cut = texts((await lost.until(ends("one two"))).messages);

@@ -21,7 +21,7 @@ HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 def converse(prompt: Prompt) -> Sequence[ScriptStep]:
-    """Does as it is told: uses a tool, one that has to be approved, one of the client, or fails."""
+    """Does as it is told: uses a tool, one that has to be approved, one of the client, waits without end, or fails."""
     is_answered = not isinstance(prompt.conversation[-1], UserEntry)
     match last_user_text(prompt):
         case "tool" | "ask" | "place" if is_answered:
@@ -32,6 +32,8 @@ def converse(prompt: Prompt) -> Sequence[ScriptStep]:
             return tool_calls(("call_2", "current_time", {}))
         case "place":
             return tool_calls(("call_3", "find_place", {"name": "Oslo"}))
+        case "wait":
+            return [*reply("one ")[:3], Pause(anyio.Event())]
         case "fail":
             raise ProviderOverloaded("busy")
         case text:

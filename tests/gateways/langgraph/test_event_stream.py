@@ -32,6 +32,20 @@ async def test_the_official_client_follows_a_thread() -> None:
                 await thread.output
 
 
+@pytest.mark.parametrize("transport", ["sse", "websocket"])
+async def test_a_run_is_stopped_while_the_official_client_follows_its_thread(transport: str) -> None:
+    async with serving(converse) as served, client_at(served.port) as client:
+        async with client.threads.stream(assistant_id="default", transport=transport) as thread:
+            run = await thread.run.start(input={"messages": "wait"})
+            said = []
+            async for message in thread.messages:
+                said.append(message)
+                await client.runs.cancel(thread.thread_id, run["run_id"])
+            assert [await message.text for message in said] == ["one "]
+            assert texts(await thread.output) == ["wait", "one "]
+            assert (await client.runs.get(thread.thread_id, run["run_id"]))["status"] == "interrupted"
+
+
 async def test_the_official_client_reconnects_by_itself() -> None:
     lost = anyio.Event()
     async with serving(interrupted_by(lost)) as served, relaying(served.port, (b'"one ', lost)) as relay:
@@ -81,4 +95,4 @@ async def test_a_stream_begins_with_the_run_of_now_or_after_a_number() -> None:
             {"messages": values[0]["messages"][:2]}
         )
         missing = await http.post("/threads/nobody/stream/events", json={"channels": CHANNELS})
-        assert (missing.status_code, missing.json()["detail"]) == (404, "There is no such thread")
+        assert (missing.status_code, missing.json()["detail"]) == (404, "Thread not found: nobody")

@@ -10,6 +10,7 @@ from tests.support.relay import relaying
 from tests.support.serving import serving
 
 PROGRAM = Path(__file__).with_name("clients.mjs")
+CHAT_UI = Path(__file__).with_name("chat_ui.mjs")
 
 
 async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None:
@@ -28,6 +29,7 @@ async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None
                 "resumed": "It is 2",
                 "failed": "provider_overloaded",
                 "cut": ["slow", "one two"],
+                "stopped": "interrupted",
                 "state": 11,
                 "searched": 1,
             }
@@ -47,4 +49,26 @@ async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None
         assert socket["resumed"] == 10
         assert "busy" in socket["failed"]
         assert socket["cut"] == ["slow", "one two"]
+        assert hook["stopped"] == socket["stopped"] == [["wait", "one "], ["interrupted"]]
         assert relay.cuts == []
+
+
+async def test_the_hook_of_agent_chat_ui_talks_to_an_agent(clients: Clients) -> None:
+    lost = (anyio.Event(), anyio.Event())
+    cuts = [(b'"one ', event) for event in lost]
+    async with serving(interrupted_by(*lost), tools=ASKING) as served, relaying(served.port, *cuts) as relay:
+        addresses = (f"http://127.0.0.1:{port}/langgraph" for port in (served.port, relay.port))
+        said = json.loads(await clients.run(CHAT_UI.read_text(), *addresses))
+        assert relay.cuts == []
+    assert said["now"] == said["earlier"]
+    assert said["now"] == {
+        "text": ["hello", "You said hello"],
+        "edited": ["another", "You said another"],
+        "tool": ["", "2", "It is 2"],
+        "asked": ["current_time"],
+        "resumed": 10,
+        "ended": "tool",
+        "failed": "busy",
+        "stopped": "interrupted",
+        "cut": ["slow", "one two"],
+    }

@@ -53,3 +53,6 @@ def test_options_are_those_of_the_configuration() -> None:
     assert read_options(RunBody(assistant_id="a"), None) is None
     assert read_modes(("values", "debug")) == {"values"}
     assert read_modes(None) == {"values"}
+    for wrong in ("message", ("values", "zzz")):
+        with pytest.raises(InvalidInput, match="stream_mode"):
+            read_modes(wrong)

@@ -14,8 +14,8 @@ from agentvm.gateways.turn_parts import (
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -27,8 +27,8 @@ USED = Usage(input_tokens=1, output_tokens=2)
 ALL = frozenset({"values", "messages", "messages-tuple", "updates"})
 PARTS: tuple[TurnPart, ...] = (
     AnswerBegun("m"),
-    SaidText('a "b"\n'),
-    SaidThinking("hm"),
+    TextAdded('a "b"\n'),
+    ThinkingAdded("hm"),
     CallBegun("c", "f"),
     CallInput("c", '{"a"'),
     CallMade("c", "f", {"a": 1}),
@@ -69,7 +69,7 @@ def test_a_stream_that_goes_on_repeats_nothing(parts: list[TurnPart], after: int
 
 
 def test_a_tool_turn_is_written_message_by_message() -> None:
-    parts: list[TurnPart] = [*PARTS[:8], AnswerBegun("n"), SaidText("done"), AnswerEnded(USED), PARTS[10]]
+    parts: list[TurnPart] = [*PARTS[:8], AnswerBegun("n"), TextAdded("done"), AnswerEnded(USED), PARTS[10]]
     values = [data for name, data, _ in decoded(written(parts)) if name == "values"]
     assert [[message["type"] for message in data["messages"]] for data in values] == [
         ["human"],

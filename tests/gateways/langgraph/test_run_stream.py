@@ -1,3 +1,5 @@
+from typing import Any
+
 import anyio
 from tests.gateways.langgraph.fixtures import HI, asking, client_at, interrupted_by, streamed, talking
 from tests.support.relay import relaying
@@ -30,12 +32,16 @@ async def test_a_stream_that_was_cut_goes_on_after_the_last_event() -> None:
                     thread["thread_id"], run_id, last_event_id=last, stream_mode=["messages-tuple", "values"]
                 )
             )
-            whole = await streamed(client.runs.join_stream(thread["thread_id"], run_id, last_event_id="-1"))
+            whole, endless = [
+                await streamed(client.runs.join_stream(thread["thread_id"], run_id, last_event_id=number))
+                for number in ("-1", "9" * 5_000)
+            ]
         said = "".join(data[0]["content"] for name, data in rest if name == "messages")
         final = next(data for name, data in reversed(rest) if name == "values")
         first = text.partition('"content":"')[2].partition('"')[0]
         assert first + said == final["messages"][-1]["content"]
         assert [name for name, _ in whole] == ["metadata", "values", "values"]
+        assert endless == whole
 
 
 async def test_the_official_client_reconnects_by_itself() -> None:
@@ -69,3 +75,21 @@ async def test_a_client_that_leaves_stops_a_run_only_if_it_wants_that() -> None:
             await client.runs.join(thread["thread_id"], runs[0]["run_id"])
             outcomes.append((await client.runs.list(thread["thread_id"]))[0]["status"])
         assert outcomes == ["interrupted", "success"]
+
+
+async def test_a_run_whose_thread_is_deleted_meanwhile_is_answered_with_an_error() -> None:
+    async with talking(lambda prompt: [*reply("one")[:3], Pause(anyio.Event())]) as (client, served), asking(served) as http:
+        thread_id = (await client.threads.create())["thread_id"]
+        values: list[Any] = []
+
+        async def wait() -> None:
+            body = {"assistant_id": "default", "input": HI}
+            values.append((await http.post(f"/threads/{thread_id}/runs/wait", json=body)).json())
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                while (await client.threads.get(thread_id))["status"] != "busy":
+                    await anyio.lowlevel.checkpoint()
+                await client.threads.delete(thread_id)
+        assert values[0]["__error__"]["error"] == "session_not_found"

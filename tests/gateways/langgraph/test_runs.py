@@ -4,7 +4,7 @@ from typing import Any
 import anyio
 import pytest
 from langgraph_sdk.errors import ConflictError
-from tests.gateways.langgraph.fixtures import HI, streamed, talking, texts
+from tests.gateways.langgraph.fixtures import HI, asking, streamed, talking, texts
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, reply, tool_calls
@@ -43,6 +43,10 @@ async def test_a_text_turn_is_streamed_in_every_mode_and_awaited() -> None:
         assert len(served.model.prompts[-1].conversation) == 3
         listed = await client.runs.list(thread["thread_id"])
         assert [item["status"] for item in listed] == ["success", "success"]
+        (first,) = await client.runs.list(thread["thread_id"], offset=1)
+        assert first["run_id"] == created[0]["run_id"]
+        assert await client.runs.list(thread["thread_id"], offset=2) == []
+        assert await client.runs.list(thread["thread_id"], offset=10**6, limit=int("9" * 4_000)) == []
 
 
 async def test_a_tool_turn_shows_the_call_and_its_result() -> None:
@@ -95,3 +99,36 @@ async def test_a_run_is_cancelled_and_joined() -> None:
         assert texts(await client.runs.join(thread["thread_id"], run["run_id"]))[0] == "hi"
         events = await streamed(client.runs.join_stream(thread["thread_id"], run["run_id"], stream_mode=["values", "updates"]))
         assert [name for name, _ in events][:2] == ["metadata", "values"]
+
+
+async def test_a_run_behind_another_is_cancelled_without_the_one_ahead() -> None:
+    gate = anyio.Event()
+    async with talking(lambda prompt: [*reply("one")[:3], Pause(gate), *reply("one")[3:]]) as (client, served):
+        thread_id = (await client.threads.create())["thread_id"]
+        ahead, behind = [(await client.runs.create(thread_id, "default", input=HI))["run_id"] for _ in range(2)]
+        with pytest.raises(ConflictError):
+            await client.runs.cancel(thread_id, behind, action="rollback")
+        with anyio.fail_after(60):
+            await client.runs.cancel(thread_id, behind, wait=True)
+            gate.set()
+            await client.runs.join(thread_id, behind)
+        runs = {run["run_id"]: run["status"] for run in await client.runs.list(thread_id)}
+        assert runs == {ahead: "success", behind: "interrupted"}
+        assert len(served.model.prompts) == 1
+
+
+async def test_all_runs_of_a_thread_are_cancelled_with_those_that_wait() -> None:
+    async with talking(lambda prompt: [*reply("one")[:3], Pause(anyio.Event())]) as (client, served), asking(served) as http:
+        thread_id = (await client.threads.create())["thread_id"]
+        runs = [await client.runs.create(thread_id, "default", input=HI) for _ in range(3)]
+        for wrong in ({"status": "all"}, {"thread_id": thread_id}, {"thread_id": thread_id, "status": "done"}):
+            assert (await http.post("/runs/cancel", json=wrong)).status_code == 422
+        for place in ("/runs/cancel", f"/threads/{thread_id}/runs/{runs[0]['run_id']}/cancel"):
+            wrong = {"thread_id": thread_id, "status": "all"}
+            assert (await http.post(f"{place}?action=zzz", json=wrong)).status_code == 422
+        assert (await http.get(f"/threads/{thread_id}/runs?status=zzz")).status_code == 422
+        assert len(await client.runs.list(thread_id, status="running")) == 3
+        await client.runs.cancel_many(thread_id=thread_id, status="all")
+        assert [run["status"] for run in await client.runs.list(thread_id)] == ["interrupted"] * 3
+        assert await client.runs.list(thread_id, status="timeout") == []
+        assert (await client.threads.get(thread_id))["status"] == "idle"

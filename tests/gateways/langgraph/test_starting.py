@@ -94,8 +94,25 @@ async def test_a_run_that_waits_goes_on_with_an_answer() -> None:
         assert "not now" in denied["messages"][-2]["content"]
         tools = [{"name": "find_place", "parameters": {"type": "object"}}]
         await client.runs.wait(thread_id, "default", input={"messages": "place"}, context={"tools": tools})
-        found = await client.runs.wait(thread_id, "default", command={"resume": {"call_3": "59 N"}})
+        # As LangGraph writes its `Command(resume=…)`.
+        command: Any = {"graph": None, "update": None, "resume": {"call_3": "59 N"}, "goto": []}
+        found = await client.runs.wait(thread_id, "default", command=command)
         assert texts(found)[-2:] == ["59 N", "It is 2"]
+
+
+async def test_a_run_that_waits_is_ended_without_an_answer() -> None:
+    async with talking(converse, tools=ASKING) as (client, served):
+        thread_id = (await client.threads.create())["thread_id"]
+        end = {"goto": "__end__"}
+        with pytest.raises(UnprocessableEntityError):
+            await client.runs.create(thread_id, "default", command=end)
+        await client.runs.wait(thread_id, "default", input={"messages": "ask"})
+        ended = await client.runs.wait(thread_id, "default", command=end)
+        assert "__interrupt__" not in ended
+        assert [run["status"] for run in await client.runs.list(thread_id)] == ["interrupted"]
+        assert (await client.threads.get(thread_id))["status"] == "idle"
+        assert len(served.model.prompts) == 1
+        assert texts(await client.runs.wait(thread_id, "default", input={"messages": "hi"}))[-1] == "You said hi"
 
 
 async def test_a_run_from_an_earlier_checkpoint_replaces_what_followed() -> None:
@@ -126,6 +143,7 @@ async def test_a_run_from_an_earlier_checkpoint_replaces_what_followed() -> None
         {"input": HI, "after_seconds": 5},
         {"input": HI, "context": {"temperature": 9}},
         {"command": {"goto": "agent"}},
+        {"command": {"goto": ["__end__"]}},
         {"command": {"resume": True}},
     ],
 )

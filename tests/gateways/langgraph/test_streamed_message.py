@@ -1,12 +1,18 @@
 from agentvm.gateways.langgraph.streamed_message import INPUT_MAX_CHARACTERS, StreamedMessage
-from agentvm.gateways.turn_parts import CallBegun, CallInput, CallMade, SaidText, SaidThinking
+from agentvm.gateways.turn_parts import CallBegun, CallInput, CallMade, TextAdded, ThinkingAdded
 from agentvm.model.usage import NO_USAGE
 
 
 def test_blocks_follow_each_other() -> None:
     message = StreamedMessage("m", "run")
     events = [*message.begin("")]
-    for part in (SaidThinking("hm"), SaidText("a"), CallBegun("c", "f"), CallInput("c", '{"a"'), CallMade("c", "f", {"a": 1})):
+    for part in (
+        ThinkingAdded("hm"),
+        TextAdded("a"),
+        CallBegun("c", "f"),
+        CallInput("c", '{"a"'),
+        CallMade("c", "f", {"a": 1}),
+    ):
         events += message.write(part)
     events += message.end(NO_USAGE)
     assert [event["event"].removeprefix("content-block-") for event in events] == [

@@ -9,11 +9,11 @@ from tests.gateways.langgraph.test_run_events import PARTS, USED, decoded
 from agentvm.gateways.langgraph.messages import human
 from agentvm.gateways.langgraph.run_events import VALUES_MAX_BYTES
 from agentvm.gateways.langgraph.thread_events import ThreadEvents
-from agentvm.gateways.turn_parts import AnswerBegun, AnswerEnded, SaidText, TurnEnded, TurnPart
+from agentvm.gateways.turn_parts import AnswerBegun, AnswerEnded, TextAdded, TurnEnded, TurnPart
 
 ALL = frozenset({"values", "checkpoints", "messages", "tools", "lifecycle", "input"})
 ChatModelStream: Any = vars(sdk_stream)["ChatModelStream"]
-TOOL_TURN: list[TurnPart] = [*PARTS[:8], AnswerBegun("n"), SaidText("do"), SaidText("ne"), AnswerEnded(USED), PARTS[10]]
+TOOL_TURN: list[TurnPart] = [*PARTS[:8], AnswerBegun("n"), TextAdded("do"), TextAdded("ne"), AnswerEnded(USED), PARTS[10]]
 
 
 def written(parts: list[TurnPart], after: int = 0, channels: frozenset[str] = ALL) -> list[dict[str, Any]]:
@@ -108,19 +108,24 @@ def test_a_turn_that_waits_says_for_what_and_runs_again_afterwards() -> None:
 
 
 def test_an_answer_that_is_begun_again_replaces_the_first() -> None:
-    events = written([AnswerBegun("m"), SaidText("lost"), AnswerBegun("m"), SaidText("kept"), AnswerEnded(USED), PARTS[10]])
+    events = written([AnswerBegun("m"), TextAdded("lost"), AnswerBegun("m"), TextAdded("kept"), AnswerEnded(USED), PARTS[10]])
     values = [event["params"]["data"]["messages"] for event in events if event["method"] == "values"]
     assert [[message["content"] for message in messages] for messages in values] == [["hi"], ["hi", "kept"]]
 
 
 def test_a_failure_is_the_last_event() -> None:
-    last = written([AnswerBegun("m"), SaidText("a"), PARTS[11]])[-1]
+    last = written([AnswerBegun("m"), TextAdded("a"), PARTS[11]])[-1]
     assert last["params"]["data"] == {"event": "failed", "error": "busy"}
 
 
 def test_a_large_history_is_sent_once_at_the_end() -> None:
     events = ThreadEvents(frozenset({"values"}))
     events.begin("run", [human("h", "x" * VALUES_MAX_BYTES)])
-    parts: tuple[TurnPart, ...] = (AnswerBegun("m"), SaidText("a"), AnswerEnded(USED), TurnEnded("completed", "end_turn", USED))
+    parts: tuple[TurnPart, ...] = (
+        AnswerBegun("m"),
+        TextAdded("a"),
+        AnswerEnded(USED),
+        TurnEnded("completed", "end_turn", USED),
+    )
     raw = b"".join(events.write(part, number, 7) for number, part in enumerate(parts, 1))
     assert [data["seq"] for _, data, _ in decoded(raw)] == [4]

@@ -63,7 +63,7 @@ async def test_frames_are_answered_and_wrong_ones_refused_in_the_shape_of_the_pr
         url = f"{served.url.removesuffix('/ws')}/langgraph/threads/mine/stream/events"
         async with connect(url) as socket:
             unknown = await ask(socket, SUBSCRIBED)
-            assert (unknown["type"], unknown["id"], unknown["message"]) == ("error", 1, "There is no such thread")
+            assert (unknown["type"], unknown["id"], unknown["message"]) == ("error", 1, "Thread not found: mine")
             assert (await ask(socket, "no json"))["id"] is None
             assert (await ask(socket, {"id": 2, "method": "nope"}))["type"] == "error"
             params = {"assistant_id": "default", "input": {"messages": "hi"}}

@@ -1,8 +1,9 @@
 import uuid
+from typing import Any
 
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
-from tests.gateways.langgraph.fixtures import HI, talking, texts
+from tests.gateways.langgraph.fixtures import HI, asking, talking, texts
 
 from agentvm import Definition
 from agentvm.gateways.langgraph.threads import METADATA_MAX_BYTES
@@ -63,3 +64,20 @@ async def test_every_session_is_a_thread_by_its_own_id() -> None:
         with pytest.raises(UnprocessableEntityError):
             await client.threads.create(metadata={"notes": "x" * METADATA_MAX_BYTES})
         assert len(served.model.prompts) == 2
+
+
+async def test_what_would_change_the_answer_and_is_not_read_is_refused() -> None:
+    async with talking() as (client, served), asking(served) as http:
+        creating: list[Any] = [{"ttl": {"ttl": 5}}, {"supersteps": [{"updates": []}]}]
+        for member in creating:
+            assert (await http.post("/threads", json=member)).status_code == 422
+        searching: list[Any] = [{"values": {"a": 1}}, {"sort_by": "zzz"}, {"sort_by": "status"}, {"limit": -1}, {"offset": -1}]
+        for member in searching:
+            for way in ("search", "count"):
+                assert (await http.post(f"/threads/{way}", json=member)).status_code == 422, member
+        assert await client.threads.count() == 0
+        thread_id = (await client.threads.create())["thread_id"]
+        for way in ("stream", "wait"):
+            run = {"assistant_id": "default", "input": HI, "stream_mode": "message"}
+            assert (await http.post(f"/threads/{thread_id}/runs/{way}", json=run)).status_code == 422
+        assert served.model.prompts == []

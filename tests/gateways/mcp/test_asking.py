@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, JSONRPCNotification, JSONRPCResponse, TextContent
 from mcp_types.jsonrpc import jsonrpc_message_adapter
@@ -21,7 +22,7 @@ from agentvm.errors import ProviderOverloaded
 from agentvm.gateways.mcp.asking import ASK_OUTPUT, NAME_MAX, PROGRESS_SECONDS, AskStream, tool_name
 from agentvm.gateways.mcp.messages import McpCall
 from agentvm.gateways.talk import SentTurn
-from agentvm.gateways.turn_parts import CallMade, CallWaits, SaidText, TurnEnded, TurnPart, TurnWaits
+from agentvm.gateways.turn_parts import CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.model.wait import WaitId
@@ -85,6 +86,35 @@ async def test_a_turn_is_interrupted_when_its_client_leaves(mode: str) -> None:
             while outcome is None:
                 outcome = (await management(served, "GET", "/v1/turns"))["items"][0].get("outcome")
         assert outcome == "interrupted"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_turn_with_a_key_goes_on_for_whoever_asks_again(mode: str) -> None:
+    gate, started = anyio.Event(), anyio.Event()
+    script = [*reply("one ", "two")[:3], Pause(gate), *reply("one ", "two")[3:]]
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        started.set()
+
+    async with calling(lambda prompt: script) as (_, served):
+
+        async def ask(**about: Any) -> CallToolResult:
+            http = httpx2.AsyncClient(headers={"Idempotency-Key": "once"}, timeout=60)
+            async with http, Client(streamable_http_client(f"{served.http}/mcp", http_client=http), mode=mode) as client:
+                return await client.call_tool("ask_default", {"message": "x"}, **about)
+
+        async def lose() -> None:
+            await ask(progress_callback=progressed)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lose)
+                await started.wait()
+                tasks.cancel_scope.cancel()
+            gate.set()
+            result = await ask()
+        assert (text_of(result), result.structured_content["outcome"]) == ("one two", "completed")
+        assert len(served.model.prompts) == 1
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -168,7 +198,7 @@ def test_names_of_tools_are_short_plain_and_different(first: str, second: str) -
 
 texts = st.text(max_size=5)
 turn_parts: st.SearchStrategy[TurnPart] = st.one_of(
-    st.builds(SaidText, texts),
+    st.builds(TextAdded, texts),
     st.builds(CallMade, texts, st.just("f"), st.just({})),
     st.builds(CallWaits, texts, st.just("f"), st.just({}), st.just("approval"), st.just(WaitId("w")), texts),
     st.just(TurnWaits((WaitId("w"),))),

@@ -19,6 +19,7 @@ async def test_the_official_client_in_javascript_runs_a_turn_of_each_kind_in_bot
         assert seen["waiting"] == ["waiting", 1]
         assert seen["failed"] == [True, "the model is overloaded"]
         assert seen["unknown"] == -32602
-        assert seen["left"] == "left"
+        assert (seen["left"], seen["outcome"]) == ("left", "interrupted")
         assert seen["again"] == ["hello", True]
         assert seen["repeated"] is True
+        assert seen["resumed"] == ["w0 w1 w2 ", "completed"]

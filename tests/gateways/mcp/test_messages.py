@@ -45,6 +45,7 @@ def test_each_message_tells_its_era_by_itself() -> None:
         ({METHOD_HEADER: None}, -32020),
         ({NAME_HEADER: "ask_other"}, -32020),
         ({NAME_HEADER: "=?base64?####?="}, -32020),
+        ({NAME_HEADER: "=?base64?é?="}, -32020),
         ({NAME_HEADER: None}, -32020),
     ],
 )
@@ -60,6 +61,19 @@ def test_a_header_may_be_in_base64() -> None:
     body, headers = stateless("prompts/get", name="提示")
     headers[NAME_HEADER] = f"=?base64?{base64.b64encode('提示'.encode()).decode()}?="
     assert call_of(message(body), headers) is not None
+
+
+def test_spaces_around_a_header_are_no_part_of_it() -> None:
+    body, headers = stateless("prompts/get", name="hello")
+    assert call_of(message(body), {name: f" \t{value} " for name, value in headers.items()}) is not None
+
+
+def test_a_version_that_differs_between_header_and_body_is_a_mismatch_whichever_of_them_is_known() -> None:
+    body, headers = stateless("tools/list")
+    body["params"]["_meta"][VERSION_MEMBER] = "2030-01-01"
+    with pytest.raises(MessageRefused) as refused:
+        call_of(message(body), headers)
+    assert refused.value.code == -32020
 
 
 def test_an_unknown_version_is_told_which_ones_are_spoken() -> None:

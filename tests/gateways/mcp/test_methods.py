@@ -19,12 +19,14 @@ async def test_a_client_learns_the_server_in_its_era(mode: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "1999-01-01"])
-async def test_the_handshake_agrees_on_a_version_and_remembers_nothing(version: str) -> None:
+async def test_the_handshake_agrees_on_a_version_and_refuses_no_name(version: str) -> None:
     async with serving() as served, httpx2.AsyncClient(base_url=served.http) as http:
         about = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         reply = await http.post("/mcp", json=handshake("initialize", **about))
         assert reply.json()["result"]["protocolVersion"] == (version if version != "1999-01-01" else "2025-11-25")
-        assert "mcp-session-id" not in reply.headers
+        name = reply.headers["mcp-session-id"]
+        again = await http.post("/mcp", json=handshake("initialize", **about), headers={"mcp-session-id": "any"})
+        assert again.headers["mcp-session-id"] not in (name, "any")
         assert (await http.post("/mcp", json=handshake("ping"))).json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
         told = await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert (told.status_code, told.content) == (202, b"")
@@ -36,7 +38,8 @@ async def test_the_handshake_agrees_on_a_version_and_remembers_nothing(version: 
 @pytest.mark.parametrize(
     ("raw", "code"),
     [
-        (b"{", -32600),
+        (b"{", -32700),
+        (b"\xff", -32700),
         (b"[]", -32600),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
         (b'{"id":1,"method":"ping"}', -32600),
@@ -56,7 +59,7 @@ async def test_a_message_that_is_none_is_refused_as_json_rpc(raw: bytes, code: i
         error = reply.json()["error"]
         assert error["code"] == code
         assert "Traceback" not in reply.text
-        assert reply.status_code in ((400, 413) if code == -32600 else (200,))
+        assert reply.status_code in ((400, 413) if code in (-32600, -32700) else (200,))
 
 
 async def test_the_stateless_era_has_no_methods_of_the_handshake() -> None:

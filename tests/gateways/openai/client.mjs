@@ -4,6 +4,13 @@ import OpenAI from "openai";
 const base = process.argv.at(-1);
 const client = new OpenAI({ apiKey: "any", baseURL: `${base}/v1`, maxRetries: 0 });
 const ask = (content, more = {}) => client.chat.completions.create({ model: "default", messages: [{ role: "user", content }], ...more });
+const outcome = async (turnId) => {
+  for (;;) {
+    const turn = await (await fetch(`${base}/v1/turns/${turnId}`)).json();
+    if (turn.outcome) return turn.outcome;
+  }
+};
+const go = () => ask("go");
 const seen = {};
 
 seen.models = (await client.models.list()).data.map((model) => model.id);
@@ -32,6 +39,41 @@ seen.tool = (await ask("tool")).choices[0].message.content;
   seen.unknown = await failure(() => client.chat.completions.create({ model: "nobody", messages: [{ role: "user", content: "x" }] }));
 }
 {
+  // Whoever leaves without a key stops the turn.
+  const stream = await ask("slow", { stream: true });
+  for await (const chunk of stream) {
+    seen.left = chunk.id.replace("chatcmpl-", "");
+    if (chunk.choices[0].delta.content) break;
+  }
+  stream.controller.abort();
+  seen.left = await outcome(seen.left);
+}
+{
+  // The connection is lost after the first words; the same request under the same key is told the whole answer.
+  const options = { headers: { "Idempotency-Key": "slow-1" } };
+  const repeated = { model: "default", messages: [{ role: "user", content: "slow" }], stream: true };
+  const ids = new Set();
+  const lost = await client.chat.completions.create(repeated, options);
+  for await (const chunk of lost) if (ids.add(chunk.id) && chunk.choices[0].delta.content) break;
+  lost.controller.abort();
+  await go();
+  seen.repeated = "";
+  for await (const chunk of await client.chat.completions.create(repeated, options)) {
+    ids.add(chunk.id);
+    seen.repeated += chunk.choices[0]?.delta.content ?? "";
+  }
+  seen.repeatedTurns = ids.size;
+}
+{
+  const failed = await client.responses.create({ model: "default", input: "fail" });
+  seen.failedResponse = [failed.status, failed.error.code];
+  const stream = client.responses.stream({ model: "default", input: "fail" });
+  seen.failedStream = await stream.finalResponse().then((response) => response.status, (error) => error.constructor.name);
+  const running = await client.responses.create({ model: "default", input: "stop", background: true });
+  const cancelled = await client.responses.cancel(running.id);
+  seen.cancelled = [cancelled.id === running.id, cancelled.status, await outcome(running.id.replace("resp_", ""))];
+}
+{
   const stream = client.responses.stream({ model: "default", input: "tool" });
   const kinds = new Set();
   for await (const event of stream) kinds.add(event.type);
@@ -49,13 +91,11 @@ seen.tool = (await ask("tool")).choices[0].message.content;
     number = event.sequence_number;
     if (event.type === "response.output_text.delta") break;
   }
-  await ask("go");
+  await go();
   let text = "";
   for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: number })) {
     if (event.type === "response.output_text.delta") text += event.delta;
     if (event.type === "response.completed") seen.resumed = [text, event.response.output_text ?? event.response.output[0].content[0].text];
   }
-  const running = await client.responses.create({ model: "default", input: "hello", background: true });
-  seen.cancelled = (await client.responses.cancel(running.id)).id === running.id;
 }
 console.log(JSON.stringify(seen));

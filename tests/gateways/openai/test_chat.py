@@ -141,6 +141,19 @@ async def test_a_named_session_goes_on_and_only_its_last_message_is_read() -> No
         assert len(served.model.prompts[-1].conversation) == 3
 
 
+async def test_a_named_session_of_another_agent_is_refused_with_its_own_and_begins_no_turn() -> None:
+    async with talking(definitions=[Definition(name="other")]) as (client, served):
+        raw = await client.chat.completions.with_raw_response.create(
+            model="default", messages=HI, extra_headers={"X-AVM-Session": "new"}
+        )
+        headers = {"X-AVM-Session": raw.headers["x-avm-session"]}
+        with pytest.raises(openai.UnprocessableEntityError, match="another agent: ask img_") as refused:
+            await client.chat.completions.create(model="other", messages=HI, extra_headers=headers)
+        own = str(refused.value).partition("ask ")[2].partition(",")[0]
+        assert len(served.model.prompts) == 1
+        assert (await client.chat.completions.create(model=own, messages=HI, extra_headers=headers)).model == own
+
+
 async def test_options_reach_the_model() -> None:
     async with talking() as (client, served):
         await client.chat.completions.create(
@@ -185,6 +198,22 @@ async def test_the_callers_tool_is_called_by_the_caller_and_the_turn_goes_on() -
         assert len(served.model.prompts[-1].conversation) == 5
 
 
+async def test_repeated_results_of_tools_with_a_key_are_told_the_same_answer() -> None:
+    script = in_turn(tool_calls(("call_1", "weather", {"city": "Oslo"}), text="One moment."), reply("It rains"))
+    async with talking(script) as (client, served):
+        first = await client.chat.completions.create(model="default", messages=HI, tools=[WEATHER])
+        result = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+        said: Any = [*HI, first.choices[0].message.model_dump(exclude_none=True), result]
+        about: Any = {"model": "default", "messages": said, "tools": [WEATHER]}
+        keyed = {"Idempotency-Key": "results"}
+        answers = [await client.chat.completions.create(**about, extra_headers=keyed) for _ in range(2)]
+        assert {answer.id for answer in answers} == {first.id}
+        assert [answer.choices[0].message.content for answer in answers] == ["It rains"] * 2
+        assert len(served.model.prompts) == 2
+        with pytest.raises(openai.BadRequestError, match="no longer waited for"):
+            await client.chat.completions.create(**about)
+
+
 ASKER = Definition(name="asker", system_prompt="Ask.", tools=("ask_user",))
 CITY: tuple[str, str, dict[str, object]] = ("call_1", "ask_user", {"question": "Which city?"})
 COLOUR: tuple[str, str, dict[str, object]] = ("call_2", "ask_user", {"question": "Which colour?"})
@@ -206,7 +235,7 @@ async def test_a_question_of_the_agent_is_an_answer_and_the_next_message_answers
     async with talking(script, definitions=[ASKER]) as (client, served):
         said: list[ChatCompletionMessageParam] = []
 
-        async def say(text: str, **about: Any) -> str:
+        async def send(text: str, **about: Any) -> str:
             said.append({"role": "user", "content": text})
             given: dict[str, Any] = {"model": "asker", "messages": said, **about}
             if is_streamed:
@@ -217,15 +246,16 @@ async def test_a_question_of_the_agent_is_an_answer_and_the_next_message_answers
             said.append({"role": "assistant", "content": answer})
             return answer
 
-        assert await say("one") == "The agent asks:\nWhich city?"
-        assert await say("Oslo") == "one: Oslo"
-        assert await say("two") == "Well.\n\nThe agent asks:\nWhich city?\n\nThe agent asks:\nWhich colour?"
-        assert await say("Rome") == "The agent asks:\nWhich colour?"
+        assert await send("one") == "The agent asks:\nWhich city?"
+        assert await send("Oslo") == "one: Oslo"
+        assert await send("two") == "Well.\n\nThe agent asks:\nWhich city?\n\nThe agent asks:\nWhich colour?"
+        # It is the number of no option, and longer than numbers are read.
+        assert await send("9" * 5_000) == "The agent asks:\nWhich colour?"
         key = {"Idempotency-Key": "k"}
-        assert await say("red", extra_headers=key) == "two: Romered"
+        assert await send("red", extra_headers=key) == f"two: {'9' * 5_000}red"
         again: Any = await client.chat.completions.create(model="asker", messages=said[:-1], extra_headers=key)
-        assert again.choices[0].message.content == "two: Romered"
-        assert await say("thanks") == "thanks"
+        assert again.choices[0].message.content == f"two: {'9' * 5_000}red"
+        assert await send("thanks") == "thanks"
         turns = (await management(client, served, "/v1/turns"))["items"]
         assert ([turn["outcome"] for turn in turns], len({turn["sessionId"] for turn in turns})) == (["completed"] * 3, 1)
 

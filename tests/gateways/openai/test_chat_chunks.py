@@ -16,21 +16,42 @@ from agentvm.gateways.turn_parts import (
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
 )
+from agentvm.model.ids import ContainerId, SessionId, TurnId
 from agentvm.model.usage import Usage
 from agentvm.model.wait import WaitId
+from agentvm.operations.tool import WaitView
 
+ANSWERED = WaitView(
+    wait_id=WaitId("w"),
+    container_id=ContainerId("user-alice"),
+    session_id=SessionId("sess_1"),
+    turn_id=TurnId("turn_1"),
+    call_id="a",
+    round=0,
+    kind="client",
+    tool="f",
+    version="",
+    fingerprint="",
+    decisions=(),
+    why="",
+    audience="sender",
+    not_sender=False,
+    may_remember=False,
+    asked_at=1,
+    expires_at=2,
+)
 texts = st.text(max_size=5)
 ids = st.sampled_from(["a", "b", "c"])
 KINDS = st.sampled_from(["client", "approval", "question"])
 parts: st.SearchStrategy[TurnPart] = st.one_of(
-    st.builds(SaidText, texts),
-    st.builds(SaidThinking, texts),
+    st.builds(TextAdded, texts),
+    st.builds(ThinkingAdded, texts),
     st.builds(CallBegun, ids, st.just("f")),
     st.builds(CallInput, ids, texts),
     st.builds(CallMade, ids, st.just("f"), st.just({"x": 1})),
@@ -60,11 +81,12 @@ def read(raw: bytes) -> list[Any]:
 
 
 @settings(max_examples=examples(200, 20_000))
-@given(st.lists(parts, max_size=12), st.booleans(), st.booleans())
+@given(st.lists(parts, max_size=12), st.booleans(), st.booleans(), st.booleans())
 def test_any_order_of_parts_gives_a_stream_that_the_official_client_reads(
-    told: list[TurnPart], with_usage: bool, shows_tools: bool
+    told: list[TurnPart], with_usage: bool, shows_tools: bool, continues: bool
 ) -> None:
-    chunks = ChatChunks("chatcmpl-1", "m", 1, with_usage=with_usage, shows_tools=shows_tools)
+    after = (ANSWERED,) if continues else ()
+    chunks = ChatChunks("chatcmpl-1", "m", 1, with_usage=with_usage, shows_tools=shows_tools, after=after)
     raw = chunks.begin() + b"".join(chunks.write(part, 1) for part in told)
     state = ChatCompletionStreamState()
     failed = False
@@ -86,7 +108,7 @@ def test_any_order_of_parts_gives_a_stream_that_the_official_client_reads(
 def test_an_answer_in_one_piece_has_what_the_chunks_had() -> None:
     chunks = ChatChunks("chatcmpl-1", "m", 1)
     used = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=4, thinking_tokens=3)
-    for part in (SaidThinking("hm"), SaidText("a"), SaidText("b"), TurnEnded("completed", "max_tokens", used)):
+    for part in (ThinkingAdded("hm"), TextAdded("a"), TextAdded("b"), TurnEnded("completed", "max_tokens", used)):
         chunks.write(part, 1)
     answer = completion(chunks, "chatcmpl-1", "m", 1)
     assert answer["choices"][0]["message"]["reasoning_content"] == "hm"

@@ -22,4 +22,8 @@ async def test_the_official_client_in_javascript_runs_a_turn_of_each_kind(client
     assert seen["next"] == ["hello", True]
     assert seen["resumed"][0] in "w0 w1 w2 "
     assert seen["resumed"][1] == "w0 w1 w2 "
-    assert seen["cancelled"] is True
+    assert seen["left"] == "interrupted"
+    assert (seen["repeated"], seen["repeatedTurns"]) == ("w0 w1 w2 ", 1)
+    assert seen["failedResponse"] == ["failed", "provider_overloaded"]
+    assert seen["failedStream"] == "failed"
+    assert seen["cancelled"] == [True, "cancelled", "interrupted"]

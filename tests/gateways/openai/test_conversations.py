@@ -35,3 +35,25 @@ async def test_an_unknown_conversation_or_item_is_not_found() -> None:
         assert (await client.conversations.items.list(conversation.id)).data == []
         with pytest.raises(openai.NotFoundError):
             await client.conversations.items.list(conversation.id, after="msg_nobody")
+
+
+async def test_a_conversation_is_renamed_and_given_its_first_messages() -> None:
+    async with talking() as (client, served):
+        conversation = await client.conversations.create(metadata={"title": "Rhymes"})
+        assert (await client.conversations.update(conversation.id, metadata={"title": "Verses"})).metadata == {
+            "title": "Verses"
+        }
+        added = await client.conversations.items.create(
+            conversation.id, items=[{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+        )
+        assert [item.role for item in added.data] == ["user", "assistant"]  # type: ignore[union-attr]
+        assert (await client.conversations.retrieve(conversation.id)).metadata == {"title": "Verses"}
+        response = await client.responses.create(model="default", input="on", conversation=conversation.id)
+        assert response.conversation is not None
+        assert response.conversation.id == conversation.id
+        assert len(served.model.prompts[-1].conversation) == 3
+        with pytest.raises(openai.UnprocessableEntityError, match="has begun"):
+            await client.conversations.items.create(conversation.id, items=[{"role": "user", "content": "three"}])
+        await client.conversations.delete(conversation.id)
+        with pytest.raises(openai.NotFoundError):
+            await client.conversations.retrieve(conversation.id)

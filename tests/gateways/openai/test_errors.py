@@ -26,4 +26,4 @@ def test_every_failure_has_the_shape_of_the_dialect(status: int, code: str, shap
     problem = shape(GatewayProblem(status=status, code=code, message="text", request_id="r"))
     error = json.loads(problem.content)["error"]
     assert (problem.status, error["type"], error["param"], error["code"]) == shaped
-    assert error["message"] == "text"
+    assert error["message"] == ("text; GET /v1/models lists the models" if error["param"] == "model" else "text")

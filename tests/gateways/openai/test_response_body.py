@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from agentvm.errors import InvalidInput, Unprocessable
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.gateways.openai.response_body import ResponseAbout, ResponseBody, about_of, read_input, read_response_options
 from agentvm.model.message import FilePart, ImagePart, TextPart
 from agentvm.model.turn import ClientTool, TurnOptions
@@ -38,6 +39,11 @@ def test_a_text_is_a_message_and_items_are_a_history_and_a_message() -> None:
     assert [seed.role for seed in said.history] == ["user", "assistant", "tool", "tool"]
     assert [(call.id, call.input) for call in said.history[1].tool_calls] == [("c1", {"x": 1}), ("c2", {})]
     assert (said.content, said.instructions, said.results) == ("three\n\nfour", "b\n\na", {})
+
+
+def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
+    with pytest.raises(InputTooLarge, match="arguments"):
+        read_input(body([{**CALL, "arguments": "[" * 100_000}, OUTPUT]))
 
 
 def test_results_at_the_end_are_answers() -> None:

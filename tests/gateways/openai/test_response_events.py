@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from tests.gateways.openai.test_chat_chunks import parts
 from tests.support.examples import examples
 
-from agentvm.gateways.openai.response_events import ResponseEvents, times_asked
+from agentvm.gateways.openai.response_events import ResponseEvents, count_rounds
 from agentvm.gateways.openai.response_outputs import call_error
 from agentvm.gateways.turn_parts import (
     CallBegun,
@@ -20,8 +20,8 @@ from agentvm.gateways.turn_parts import (
     CallInput,
     CallMade,
     CallWaits,
-    SaidText,
-    SaidThinking,
+    TextAdded,
+    ThinkingAdded,
     TurnEnded,
     TurnPart,
     TurnWaits,
@@ -82,9 +82,9 @@ def test_any_order_of_parts_gives_a_stream_that_the_official_client_reads(
 
 def test_a_turn_with_own_tools_and_thinking_has_the_items_in_their_order() -> None:
     told: list[TurnPart] = [
-        SaidThinking("hm"), SaidText("let me "), SaidText("see"), CallBegun("c1", "look"), CallInput("c1", '{"x": '),
+        ThinkingAdded("hm"), TextAdded("let me "), TextAdded("see"), CallBegun("c1", "look"), CallInput("c1", '{"x": '),
         CallInput("c1", "1}"), CallMade("c1", "look", {"x": 1}), CallBegun("c2", "fail"), CallMade("c2", "fail", {}),
-        CallEnded("c2", "fail", "no", is_error=True), CallEnded("c1", "look", "seen", is_error=False), SaidText("done"),
+        CallEnded("c2", "fail", "no", is_error=True), CallEnded("c1", "look", "seen", is_error=False), TextAdded("done"),
         TurnEnded("completed", "end_turn", Usage(input_tokens=1, output_tokens=2, cache_read_tokens=4, thinking_tokens=1)),
     ]  # fmt: skip
     events = ResponseEvents(HEAD)
@@ -118,12 +118,12 @@ def test_a_turn_that_waits_for_its_caller_is_one_response_for_each_answer() -> N
         return [CallBegun(call_id, "f"), CallMade(call_id, "f", {}), wait, TurnWaits((WaitId("w"),))]
 
     told: list[TurnPart] = [
-        SaidText("one"), CallMade("own", "g", {"y": 2}), *waits("a"), TurnWaits(()),
+        TextAdded("one"), CallMade("own", "g", {"y": 2}), *waits("a"), TurnWaits(()),
         CallEnded("own", "g", "late", is_error=False), CallEnded("a", "f", "result", is_error=False), *waits("b"),
-        CallEnded("b", "f", "result", is_error=False), SaidText("three"),
+        CallEnded("b", "f", "result", is_error=False), TextAdded("three"),
         TurnEnded("completed", "max_tokens", USAGE),
     ]  # fmt: skip
-    assert times_asked(told) == 2
+    assert count_rounds(told) == 2
     outputs = []
     for number in (1, 2, 3, 4):
         events = ResponseEvents(HEAD, client_tools=frozenset({"f"}), number=number)
@@ -148,6 +148,6 @@ def test_the_end_of_a_turn_is_the_status_of_its_response() -> None:
     ):
         events = ResponseEvents(HEAD)
         error = ("timeout", "too slow") if outcome == "failed" else None
-        stream = written(events, [SaidText("x"), TurnEnded(outcome, stop, USAGE, error)])  # type: ignore[arg-type]
+        stream = written(events, [TextAdded("x"), TurnEnded(outcome, stop, USAGE, error)])  # type: ignore[arg-type]
         assert (events.response["status"], stream[-1]["type"]) == (status, f"response.{kind}")
     assert events.response["error"] == {"code": "timeout", "message": "too slow"}

@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.gateways.openai.response_items import items_of, page_of, parts_of
 from agentvm.gateways.openai.response_outputs import call_error
-from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, SaidText, SaidThinking, TurnEnded, TurnWaits
+from agentvm.gateways.turn_parts import CallEnded, CallMade, CallWaits, TextAdded, ThinkingAdded, TurnEnded, TurnWaits
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -88,7 +88,7 @@ def test_messages_are_items_in_the_order_of_speech() -> None:
 def test_a_turn_without_events_has_the_parts_of_its_messages() -> None:
     kinds = [type(part) for part in parts_of(turn(outcome="failed"), MESSAGES, MINE)]
     asked = [CallMade, CallMade, CallWaits, TurnWaits]
-    assert kinds == [SaidThinking, SaidText, *asked, CallEnded, CallEnded, CallMade, TurnEnded]
+    assert kinds == [ThinkingAdded, TextAdded, *asked, CallEnded, CallEnded, CallMade, TurnEnded]
     *_, end = parts_of(turn(outcome="failed"), MESSAGES, MINE)
     assert isinstance(end, TurnEnded)
     assert (end.stop, end.error) == ("error", ("timeout", "too slow"))
@@ -113,6 +113,6 @@ def test_a_list_is_read_in_pages_from_either_end() -> None:
     assert read(after="i0") == ([], False)
     with pytest.raises(NotFound):
         read(after="x")
-    for query in ({"limit": "101"}, {"limit": "0"}, {"limit": "-1"}, {"order": "up"}):
+    for query in ({"limit": "101"}, {"limit": "0"}, {"limit": "-1"}, {"limit": "9" * 5_000}, {"order": "up"}):
         with pytest.raises(InvalidInput):
             read(**query)

@@ -1,6 +1,6 @@
 from typing import Any
 
-from agentvm.gateways.openai.response_outputs import CallItem, SaidItem, call_error
+from agentvm.gateways.openai.response_outputs import CallItem, TextItem, call_error
 from agentvm.gateways.turn_parts import CallEnded
 
 
@@ -10,12 +10,12 @@ def kinds(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 def test_a_message_is_opened_added_to_and_closed() -> None:
     items: list[dict[str, Any]] = [{}]
-    said = SaidItem("message", items, "k")
+    said = TextItem("message", items, "k")
     assert (said.item_id, items[1]["status"]) == ("msg_k_1", "in_progress")
     assert kinds(said.open()) == ["output_item.added", "content_part.added"]
     said.add("a")
     said.add("b")
-    assert kinds(said.close(is_whole=False)) == ["output_text.done", "content_part.done", "output_item.done"]
+    assert kinds(said.close(is_complete=False)) == ["output_text.done", "content_part.done", "output_item.done"]
     assert (items[1]["status"], items[1]["content"][0]["text"]) == ("incomplete", "ab")
 
 

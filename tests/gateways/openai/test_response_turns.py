@@ -21,7 +21,7 @@ HOME = ContainerId("c1")
 
 
 async def said(talk: Talk, session_id: SessionId, text: str) -> SentTurn:
-    sent = await talk.say(session_id, text)
+    sent = await talk.send(session_id, text)
     assert [part async for part in talk.parts(sent)]
     return sent
 
@@ -51,14 +51,22 @@ async def test_names_that_mean_nothing_are_not_found() -> None:
         talk = talk_of(world)
         image = await talk.agent("default", HOME)
         sent = await said(talk, (await talk.open(image.image_id, None)).session_id, "one")
-        for named in (str(sent.turn_id), f"resp_{sent.turn_id}-1", f"resp_{sent.turn_id}-x", "resp_", ""):
-            with pytest.raises(NotFound, match="no such response"):
+        for named in (
+            str(sent.turn_id),
+            f"resp_{sent.turn_id}-1",
+            f"resp_{sent.turn_id}-x",
+            f"resp_{sent.turn_id}-02",
+            f"resp_{sent.turn_id}-{'9' * 5_000}",
+            "resp_",
+            "",
+        ):
+            with pytest.raises(NotFound, match="Response not found: "):
                 await find_response(talk, named)
         missing = await find_response(talk, f"resp_{sent.turn_id}-2")
-        with pytest.raises(NotFound, match="no such response"):
+        with pytest.raises(NotFound, match="Response not found: "):
             await missing.read(talk)
         for named in (str(sent.session_id), "conv_", ""):
-            with pytest.raises(NotFound, match="no such conversation"):
+            with pytest.raises(NotFound, match="Conversation not found: "):
                 await find_conversation(talk, named, HOME)
 
 

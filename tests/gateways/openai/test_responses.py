@@ -9,10 +9,10 @@ from tests.gateways.openai.fixtures import management, talking
 from tests.support.serving import provide_tools
 
 from agentvm import Definition
-from agentvm.drivers.base import Prompt, ToolSpec
+from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.scripted import Pause, in_turn, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
-from agentvm.gateways.openai import responses
+from agentvm.gateways.embedded_json import VALUES_MAX
 from agentvm.runtime.tools import Tool
 from agentvm.sessions import retention
 from agentvm.storage.sql.log import LogStore
@@ -25,6 +25,7 @@ WEATHER: Any = {
     "strict": False,
 }
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
+ENDLESS = "9" * 5_000
 
 
 async def until(client: AsyncOpenAI, response_id: str, *statuses: str) -> Any:
@@ -136,7 +137,7 @@ async def test_a_background_response_is_polled_and_followed_after_a_lost_connect
         assert (await until(client, queued.id, "completed")).output_text == "one two"
 
 
-async def test_a_response_is_cancelled_and_so_is_a_queued_one_without_the_one_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_is_cancelled_and_so_is_a_queued_one_without_the_one_ahead() -> None:
     gate = anyio.Event()
     async with talking(lambda prompt: [*reply("one")[:3], Pause(gate), *reply("one")[3:]]) as (client, _):
         conversation = await client.conversations.create()
@@ -148,7 +149,6 @@ async def test_a_response_is_cancelled_and_so_is_a_queued_one_without_the_one_ah
         await until(client, ahead.id, "in_progress")
         behind = await client.responses.create(model="default", input="c", background=True, conversation=conversation.id)
         # A queued one ends when it is its turn, which nobody waits for.
-        monkeypatch.setattr(responses, "STOP_SECONDS", 0.05)
         assert (await client.responses.cancel(behind.id)).status == "cancelled"
         gate.set()
         assert (await until(client, ahead.id, "completed")).output_text == "one"
@@ -214,6 +214,20 @@ async def test_the_callers_tools_are_called_by_the_caller() -> None:
             "message", "message", "function_call", "function_call", "function_call_output", "function_call_output",
             "function_call", "function_call_output", "message",
         ]  # fmt: skip
+
+
+async def test_results_for_calls_of_two_conversations_are_for_neither_unless_one_is_named() -> None:
+    def script(prompt: Prompt) -> Any:
+        return tool_calls(("call_0", "weather", {})) if isinstance(prompt.conversation[-1], UserEntry) else reply("It rains")
+
+    async with talking(script) as (client, served):
+        first, _ = [await client.responses.create(model="default", input="hi", tools=[WEATHER]) for _ in range(2)]
+        outputs: Any = [{"type": "function_call_output", "call_id": "call_0", "output": "rain"}]
+        with pytest.raises(openai.BadRequestError, match="Several conversations"):
+            await client.responses.create(model="default", input=outputs)
+        assert len(served.model.prompts) == 2
+        named = await client.responses.create(model="default", input=outputs, previous_response_id=first.id)
+        assert (named.output_text, named.previous_response_id) == ("It rains", first.id)
 
 
 async def test_own_tools_are_calls_that_the_server_has_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +316,8 @@ async def test_a_repeated_request_with_a_key_begins_no_second_turn() -> None:
         ({"model": "default", "input": ""}, 400, "invalid_input"),
         ({"model": "default", "input": [{"role": "poet", "content": "x"}]}, 400, "invalid_input"),
         ({"model": "default", "input": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),
-        ({"model": "default", "input": [{"type": "item_reference", "id": "x"}]}, 422, "unprocessable"),
+        ({"model": "default", "input": [{"type": "item_reference", "id": "x"}]}, 404, "not_found"),
+        ({"model": "default", "input": [{"type": "image_generation_call", "id": "x"}]}, 422, "unprocessable"),
         (
             {"model": "default", "input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]},
             400,
@@ -336,11 +351,12 @@ async def test_a_sealed_agent_answers_and_wrong_questions_about_responses_are_re
         for path in (f"/{response.id}-2", f"/{response.id}-x", "/x"):
             with pytest.raises(openai.NotFoundError):
                 await client.get(f"/responses{path}", cast_to=object)
-        for query in ("input_items?limit=0", "input_items?order=up", "input_items?limit=x"):
+        for query in ("input_items?limit=0", "input_items?order=up", "input_items?limit=x", f"input_items?limit={ENDLESS}"):
             with pytest.raises(openai.BadRequestError):
                 await client.get(f"/responses/{response.id}/{query}", cast_to=object)
-        with pytest.raises(openai.BadRequestError):
-            await client.get(f"/responses/{response.id}?stream=true&starting_after=x", cast_to=object)
+        for number in ("x", ENDLESS):
+            with pytest.raises(openai.BadRequestError):
+                await client.get(f"/responses/{response.id}?stream=true&starting_after={number}", cast_to=object)
 
 
 async def test_a_response_that_is_not_stored_goes_also_without_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,3 +380,9 @@ async def test_a_response_that_is_not_stored_goes_also_without_a_client(monkeypa
                     await client.responses.retrieve(response_id)
                 except openai.NotFoundError:
                     break
+
+
+async def test_a_response_with_a_call_beyond_the_bounds_of_clients_is_answered() -> None:
+    large: tuple[str, str, dict[str, object]] = ("call_1", "calculator", {"expression": "1+1", "more": [0] * (VALUES_MAX + 1)})
+    async with talking(in_turn(tool_calls(large), reply("Done."))) as (client, _):
+        assert (await client.responses.create(model="default", input="count")).output_text == "Done."

@@ -1,6 +1,6 @@
 """A turn from before a restart is counted first and looked at then."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,14 +10,16 @@ import pytest
 from msgspec import structs
 from tests.runtime.fixtures import left, open_world, types
 from tests.runtime.recovery.fixtures import Prepared, finished
+from tests.runtime.test_billing import Till, entries
 
-from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId
 from agentvm.model.limits import Limits
-from agentvm.runtime.recovery import suspects
+from agentvm.runtime.recovery import resumption, suspects
 from agentvm.runtime.recovery.progress import Partial, find_cut, find_partial
-from agentvm.runtime.recovery.resumption import EVENTS_MAX, _told, begin_again, take_up
+from agentvm.runtime.recovery.resumption import EVENTS_MAX, _told, resumed_state, take_up
 from agentvm.runtime.session_log import write_of
 from agentvm.runtime.turn import next_id
 from agentvm.storage.base import Committed, SessionWrite
@@ -130,6 +132,33 @@ async def test_a_turn_that_fails_before_it_was_looked_at_gives_out_no_id_again(p
         assert int(error.rpartition("_")[2]) > 5
 
 
+async def test_a_call_that_clients_have_heard_is_billed_as_heard_also_when_its_log_cannot_be_opened_at_first(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resumption, "READ_PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    async with open_world(
+        ScriptedDriver(lambda prompt: [*reply("a", "b")[:4], Pause(anyio.Event())]), path=prepared.path, meter=Till()
+    ) as world:
+        await world.say(world.start(), "go")
+        heard = await world.hear("text_delta", times=2)
+        (call_id,) = [event["data"]["messageId"] for event in heard if event["type"] == "message_start"]
+        world.runtime._suspends = True
+    opening, openings = LogStore.opening, iter(range(100))
+
+    async def fail_at_first(self: LogStore) -> tuple[int, TurnId | None]:
+        if next(openings) < 5:
+            raise StoreFailed("The database could not be read")
+        return await opening(self)
+
+    monkeypatch.setattr(LogStore, "opening", fail_at_first)
+    async with open_world(ScriptedDriver(), path=prepared.path, meter=Till()) as world:
+        end = (await world.hear("turn_response"))[-1]["data"]
+        entered = {entry.key: entry.usage for entry in await entries(world)}
+    assert end["outcome"] == "failed"
+    assert entered[call_id].output_tokens > 0
+    assert end["usage"]["outputTokens"] == sum(usage.output_tokens for usage in entered.values())
+
+
 @pytest.mark.parametrize("before", [True, False])
 async def test_what_is_moved_into_the_log_while_that_is_read_is_seen_once(
     before: bool, monkeypatch: pytest.MonkeyPatch
@@ -155,21 +184,28 @@ async def test_what_is_moved_into_the_log_while_that_is_read_is_seen_once(
         (turn,) = await world.turns()
         events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
         assert not live.tail
-        assert find_partial(events, turn.turn_id) == Partial(next_id(begin_again(turn, None)), "ab")
+        assert find_partial(events, turn.turn_id) == Partial(next_id(resumed_state(turn, None)), "ab")
 
 
 async def test_the_beginning_of_an_answer_of_any_length_is_found() -> None:
     words = [f"{number} " for number in range(EVENTS_MAX + 500)]
-    driver = ScriptedDriver(lambda prompt: [*reply(*words)[: len(words) + 2], Pause(anyio.Event())])
-    async with open_world(driver) as world:
+    told = anyio.Event()
+
+    def tell(prompt: Prompt) -> Iterator[ScriptStep]:
+        yield from reply(*words)[: len(words) + 2]
+        told.set()
+        yield Pause(anyio.Event())
+
+    async with open_world(ScriptedDriver(tell)) as world:
         agent = world.start()
         await world.say(agent, "go")
-        await world.hear("text_delta", times=len(words))
+        await told.wait()
+        await agent.ports.journal.settle(await agent.writer.log(), agent.scope)
         log = agent.container.log(agent.session_id)
         assert (await log.range())[1] > 0
         (turn,) = await world.turns()
         events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
-        assert find_partial(events, turn.turn_id) == Partial(next_id(begin_again(turn, None)), "".join(words))
+        assert find_partial(events, turn.turn_id) == Partial(next_id(resumed_state(turn, None)), "".join(words))
         cut = find_cut(events, turn.turn_id)
         assert cut is not None
         assert cut.usage.output_tokens > EVENTS_MAX / 2

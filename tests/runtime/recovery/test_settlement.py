@@ -7,14 +7,14 @@ from tests.runtime.test_billing import Till, entries
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
-from agentvm.model.ledger import AskedCall, Charge
+from agentvm.model.ledger import Charge, SentCall
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime.recovery import resumption
 from agentvm.runtime.recovery.progress import Cut, Done
-from agentvm.runtime.recovery.settlement import settle_left
-from agentvm.storage.sql.accounts.asked import AskedStore
+from agentvm.runtime.recovery.settlement import settle_unfinished
 from agentvm.storage.sql.accounts.ledger import LedgerStore
+from agentvm.storage.sql.accounts.sent_calls import SentCallStore
 
 
 async def test_a_call_whose_provider_had_not_said_what_it_read_is_billed_for_the_prompt() -> None:
@@ -43,9 +43,9 @@ async def test_a_turn_that_did_nothing_before_the_restart_owes_nothing() -> None
         assert entry.usage != NO_USAGE
 
 
-def asked(world: World, turn: Turn, number: int, attempt: int = 1) -> AskedCall:
+def asked(world: World, turn: Turn, number: int, attempt: int = 1) -> SentCall:
     call_id = f"msg_{number}"
-    return AskedCall(
+    return SentCall(
         key=f"{call_id}.{attempt}",
         call_id=call_id,
         at=number,
@@ -97,7 +97,7 @@ async def test_a_bill_that_cannot_be_read_at_once_is_read_again(failing: str, mo
         await store.add(asked(world, turn, 2))
         earlier = asked(world, turn, 3)
         await world.store.accounts(DEFAULT_TENANT).ledger.add((earlier.entry(earlier.unanswered, Charge(300, 600), 1),))
-        owner = {"turn_total": LedgerStore, "of_turn": AskedStore, "admit": Till}[failing]
+        owner = {"turn_total": LedgerStore, "of_turn": SentCallStore, "admit": Till}[failing]
         read, reads = getattr(owner, failing), iter(range(100))
 
         async def fail_often(*given: Any, **options: Any) -> Any:
@@ -134,12 +134,12 @@ async def test_what_was_asked_beside_turns_is_billed_by_the_next_process() -> No
     async with open_world(ScriptedDriver(), meter=till) as world:
         call = asked(world, left(world), 3)
         await world.store.accounts(DEFAULT_TENANT).asked.add(call)
-        assert await world.store.list_asked() == (call,)
+        assert await world.store.list_sent_calls() == (call,)
         for _ in range(2):
-            await settle_left(world.store, till, lambda: 9, (call,))
+            await settle_unfinished(world.store, till, lambda: 9, (call,))
         (entry,) = await entries(world)
         assert (entry.key, entry.at, entry.usage) == ("msg_3.1", 9, call.unanswered)
-        assert await world.store.list_asked() == ()
+        assert await world.store.list_sent_calls() == ()
 
 
 async def test_a_disk_that_cannot_be_read_for_a_moment_leaves_such_a_call_for_later_and_ends_nothing(
@@ -154,7 +154,7 @@ async def test_a_disk_that_cannot_be_read_for_a_moment_leaves_such_a_call_for_la
         await world.store.accounts(DEFAULT_TENANT).asked.add(call)
         with monkeypatch.context() as broken:
             broken.setattr(Till, "admit", fail)
-            await settle_left(world.store, till, lambda: 9, (call,))
-        assert await world.store.list_asked() == (call,)
-        await settle_left(world.store, till, lambda: 9, (call,))
+            await settle_unfinished(world.store, till, lambda: 9, (call,))
+        assert await world.store.list_sent_calls() == (call,)
+        await settle_unfinished(world.store, till, lambda: 9, (call,))
         assert [entry.key for entry in await entries(world)] == ["msg_3.1"]

@@ -63,9 +63,12 @@ class Reply:
     def items(self) -> list[Any]:
         return list(self.body["items"])
 
-    def but_its_id(self) -> tuple[int, bytes]:
-        """All that may tell one refusal from another."""
-        return self.status, self.raw.replace(self.headers["x-request-id"].encode(), b"")
+    def but_its_id(self, *names: str) -> tuple[int, bytes]:
+        """All that may tell one refusal from another, without the names that the request had itself."""
+        raw = self.raw
+        for name in (self.headers["x-request-id"], *names):
+            raw = raw.replace(name.encode(), b"")
+        return self.status, raw
 
 
 @dataclass(slots=True)
@@ -282,11 +285,15 @@ class World:
 
 @asynccontextmanager
 async def open_world(
-    *, auth: bool = True, tool_settings: ToolSettings | None = None, oidc: OidcConfig | None = None
+    *,
+    auth: bool = True,
+    tool_settings: ToolSettings | None = None,
+    oidc: OidcConfig | None = None,
+    public_url: str | None = None,
 ) -> AsyncIterator[World]:
     clock = Clock()
     config = ServerConfig(
-        system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off", oidc=oidc or OidcConfig()),
+        system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off", oidc=oidc or OidcConfig(), public_url=public_url),
         tools=tool_settings or ToolSettings(),
         gateways=GatewaySettings(anthropic=AnthropicSwitch(enabled="on"), openai=OpenAISwitch(models="on")),
     )

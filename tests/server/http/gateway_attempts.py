@@ -16,7 +16,7 @@ from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
 from agentvm.gateways.openai.conversations import ConversationBody
 from agentvm.gateways.openai.response_body import ResponseBody
-from agentvm.gateways.routes import GatewayRoute, Lenient, NoBody
+from agentvm.gateways.routes import GatewayRoute, GatewaySocket, Lenient, NoBody
 from agentvm.server.http.gateways import GATEWAYS
 
 
@@ -25,6 +25,33 @@ def gateway_routes() -> Iterator[tuple[str, str, GatewayRoute]]:
     for gateway in GATEWAYS:
         for path, route in gateway.paths():
             yield route.method, path, route
+
+
+def gateway_sockets() -> Iterator[tuple[str, GatewaySocket]]:
+    """Yields every socket of a gateway, below each of its prefixes: the template of its path, and the socket."""
+    for gateway in GATEWAYS:
+        yield from ((f"{prefix}{socket.path}", socket) for prefix in gateway.prefixes for socket in gateway.sockets)
+
+
+def socket_attempts(names: dict[str, str]) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yields each way to aim at a tenant through a socket of a gateway: a path and a frame."""
+    for path, socket in gateway_sockets():
+        for name, meaning in socket.names.items():
+            path = path.replace(f"{{{name}}}", names[meaning])
+        assert socket.body is CommandBody, "say here what the frames of this socket are"
+        yield path, {"id": 1, "method": "subscription.subscribe", "params": {"channels": ["messages"]}}
+        yield path, {"id": 1, "method": "run.start", "params": run_of(names)}
+        for body in command_bodies():
+            yield path, body
+
+
+def command_bodies() -> Iterator[dict[str, object]]:
+    """The commands to a thread, with an agent of the caller's own."""
+    said = {"assistant_id": "default", "input": {"messages": "x"}, "message": "x"}
+    params = {**said, "interrupt_id": "wait_x", "checkpoint_id": "x"}
+    # With an agent of the caller's own, a run would create a thread of that name.
+    for command in (name for name in COMMANDS if name != "run.start"):
+        yield {"id": 1, "method": command, "params": params}
 
 
 GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]]] = {
@@ -84,12 +111,11 @@ def gateway_attempts(names: dict[str, str]) -> Iterator[tuple[str, str, str, obj
         if body is not None and "previous_response_id" in body:
             about: dict[str, object] = {"model": "default", "input": "x", "conversation": names["conversation_id"]}
             yield path, method, filled, about, []
+            reference = {"type": "item_reference", "id": f"msg_{names['turn_id']}_0"}
+            yield path, method, filled, {"model": "default", "input": [reference, {"role": "user", "content": "x"}]}, []
         if route.body is CommandBody:
-            said = {"assistant_id": "default", "input": {"messages": "x"}, "message": "x"}
-            params = {**said, "interrupt_id": "wait_x", "checkpoint_id": "x"}
-            # A run is started above; with an agent of the caller's own, it would create a thread of that name.
-            for command in (name for name in COMMANDS if name != "run.start"):
-                yield path, method, filled, {"id": 1, "method": command, "params": params}, []
+            for command in command_bodies():
+                yield path, method, filled, command, []
         if route.body is A2aMessage:
             for message in a2a_attempts(names):
                 yield path, method, filled.replace(names["image_id"], "default"), message, []

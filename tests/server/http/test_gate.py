@@ -121,6 +121,7 @@ async def test_a_body_has_a_bound_whether_it_says_its_length_or_not() -> None:
         big = b'{"externalId": "' + b"x" * BODY_MAX_BYTES + b'"}'
         reply = await world.ask("POST", "/v1/users", raw=big)
         assert (reply.status, set(reply.body["error"])) == (413, {"code", "message", "details", "requestId"})
+        assert f"at most {BODY_MAX_BYTES:,} bytes" in reply.body["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ async def test_a_socket_has_a_credential_and_a_thread_of_others_is_none() -> Non
         async with connect(url, additional_headers={"x-api-key": keys[0]}) as ann:
             assert (await ask(ann, START))["type"] == "success"
             async with connect(url, additional_headers=bearer(keys[1])) as ben:
-                assert (await ask(ben, SUBSCRIBED))["message"] == "There is no such thread"
+                assert (await ask(ben, SUBSCRIBED))["message"] == "Thread not found: mine"
 
 
 async def test_no_socket_is_open_where_there_is_none() -> None:

@@ -1,17 +1,26 @@
 """Every route that is served, asked with credentials that must not be enough. A route that is added is asked by itself."""
 
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from tests.server.fixtures import open_socket
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
-from tests.server.http.gateway_attempts import GATEWAY_BODIES, gateway_attempts, gateway_headers, gateway_routes
+from tests.server.http.gateway_attempts import (
+    GATEWAY_BODIES,
+    gateway_attempts,
+    gateway_headers,
+    gateway_routes,
+    socket_attempts,
+)
 
 from agentvm.model.ids import ContainerId, SessionId
+from agentvm.model.principal import MEMBER
 from agentvm.operations.http_face import HttpFace
 from agentvm.server.http import FACES
 from agentvm.storage.resources import Search
@@ -189,10 +198,12 @@ async def send(world: World, route: HttpFace, attempt: Attempt, key: str) -> Rep
 
 def without_names(reply: Reply, account: Account | None) -> tuple[int, bytes]:
     """All that may tell one refusal from another, but for what the asker has named themselves."""
-    status, raw = reply.but_its_id()
-    for name in sorted(set(named(account).values()), key=len, reverse=True):
-        raw = raw.replace(name.encode(), b"")
-    return status, raw
+    return reply.but_its_id(*longest_first(named(account)))
+
+
+def longest_first(names: Mapping[str, str]) -> list[str]:
+    """The names without repetition, so that no name is cut out of a longer one."""
+    return sorted(set(names.values()), key=len, reverse=True)
 
 
 async def snapshot(world: World, account: Account) -> tuple[object, ...]:
@@ -242,6 +253,58 @@ async def test_another_tenant_is_refused_by_gateways_as_if_there_were_nothing() 
                 replies.append((status, raw.replace(b"img_", b"")))
             assert replies[0] == replies[1], foreign
         assert await snapshot(world, world.acme) == before
+
+
+async def test_a_colleague_is_refused_by_gateways_as_if_there_were_nothing() -> None:
+    nobody = {**named(None), "image_id": f"img_{ABSENT}"}
+    async with open_world() as world:
+        bob = await world.user(world.acme.tenant_id, "bob")
+        key = await world.key(world.acme.tenant_id, MEMBER, user_id=bob)
+        before = await snapshot(world, world.acme)
+        private = world.vm.tenancy.store.tenant(world.acme.tenant_id).sessions((ContainerId("private"),))
+        sessions, refused = await private.list(SessionQuery(archived=None)), 0
+        for foreign, absent in zip(gateway_attempts(named(world.acme)), gateway_attempts(nobody), strict=True):
+            if f"{world.acme.slug}/private" in str(foreign[3]):
+                # Resources are of the tenant, and so of the colleague.
+                continue
+            replies = []
+            for (_, method, path, body, headers), account in ((foreign, world.acme), (absent, None)):
+                reply = await world.ask(method, path, body, key=key, headers=headers)
+                assert reply.status in (400, 403, 404) or b'"error":{"code":-32001,' in reply.raw, foreign
+                status, raw = without_names(reply, account)
+                replies.append((status, raw.replace(b"img_", b"")))
+            assert replies[0] == replies[1], foreign
+            refused += 1
+        assert refused > 60
+        # A request may begin a conversation of the colleague's own.
+        assert (await snapshot(world, world.acme))[:10] == before[:10]
+        assert await private.list(SessionQuery(archived=None)) == sessions
+
+
+async def test_others_are_refused_by_sockets_of_gateways_as_if_there_were_nothing() -> None:
+    nobody = {**named(None), "image_id": f"img_{ABSENT}"}
+    async with open_world() as world:
+        bob = await world.user(world.acme.tenant_id, "bob")
+        before, refused = await snapshot(world, world.acme), 0
+        for key in (world.bolt.admin, await world.key(world.acme.tenant_id, MEMBER, user_id=bob)):
+            attempted = zip(socket_attempts(named(world.acme)), socket_attempts(nobody), strict=True)
+            for foreign, absent in attempted:
+                refusals = []
+                for (path, frame), names in ((foreign, named(world.acme)), (absent, nobody)):
+                    async with open_socket(world.app, path, key=key) as socket:
+                        await socket.send(frame)
+                        refusal = json.dumps(await socket.read("error"))
+                        await socket.leave()
+                    for name in longest_first(names):
+                        refusal = refusal.replace(name, "")
+                    refusals.append(refusal)
+                assert refusals[0] == refusals[1], foreign
+                refused += 1
+        assert refused > 12
+        assert (await snapshot(world, world.acme))[6:10] == before[6:10]
+        for path, _ in socket_attempts(named(world.acme)):
+            async with open_socket(world.app, path, key="avm_wrong") as socket:
+                assert (await socket.from_server.receive())["type"] == "websocket.http.response.start"
 
 
 async def test_without_credentials_gateways_answer_nothing() -> None:

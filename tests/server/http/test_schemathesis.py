@@ -14,7 +14,7 @@ import schemathesis
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import load_all_checks
+from schemathesis.checks import load_all_checks, not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.feedback import FeedbackSources
 from schemathesis.pytest._test_builder import build_operation_test
@@ -25,12 +25,14 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.config import MEMORY, SystemSettings
 from agentvm.server.http import described
 
-EXAMPLES = examples(2, 100)
-"""Of each route, besides those that follow from its bounds."""
+EXAMPLES = examples(0, 100)
+"""Random ones of each route in a night, besides those that follow from its bounds."""
 
 SCHEMA = schemathesis.openapi.from_dict(described())
 # The key is sent with all of them; that none is let in without is a check of its own.
 SCHEMA.config.generation.update(with_security_parameters=False)
+# One table answers to methods of which a path has none; eight requests for each route asked that and nothing else.
+SCHEMA.config.phases.coverage.unexpected_methods = {"patch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +88,19 @@ def aim(case: schemathesis.Case[Any], known: dict[str, str]) -> None:
     deadline=None,
     derandomize=True,
     database=None,
-    max_examples=EXAMPLES,
-    phases=[Phase.explicit, Phase.generate],
+    max_examples=max(EXAMPLES, 1),
+    phases=[Phase.explicit, Phase.generate] if EXAMPLES else [Phase.explicit],
     suppress_health_check=list(HealthCheck),
 )
 def ask(case: schemathesis.Case[Any], place: Place) -> None:
     aim(case, place.known)
-    case.call_and_validate(
-        base_url=place.url,
-        session=place.client,
-        headers=place.key,
-        # Some rules no schema can tell: a cursor is good for one list, a slug is free or taken.
-        excluded_checks=[positive_data_acceptance],
-    )
+    reply = case.call(base_url=place.url, session=place.client, headers=place.key, timeout=60)
+    # Some rules no schema can tell: a cursor is good for one list, a slug is free or taken.
+    unchecked: list[Any] = [positive_data_acceptance]
+    if reply.status_code == 501:
+        # What is not configured here is no failure, if the document says so.
+        unchecked.append(not_a_server_error)
+    case.validate_response(reply, excluded_checks=unchecked)
 
 
 # Not by `SCHEMA.parametrize()`: that works out every request of every route while tests are collected, in each worker.

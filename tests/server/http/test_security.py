@@ -218,7 +218,7 @@ async def test_an_encoded_slash_is_part_of_a_name_over_a_socket_too() -> None:
         request = f"Host: 127.0.0.1\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n\r\n"
         # By hand: a client may tidy an address up before it sends it.
         for path, status, said in (
-            ("/v1/auth/keys/a%2Fb", b"404", b"There is no such key"),
+            ("/v1/auth/keys/a%2Fb", b"404", b"Key not found: a/b"),
             ("/v1/auth/keys/a%2Fb/c", b"404", b"Not Found: GET /v1/auth/keys/a%2Fb/c"),
             ("/v1/auth%2Fwhoami", b"404", b"Not Found: GET /v1/auth%2Fwhoami"),
             ("/v1/auth/whoami", b"200", b"acme"),

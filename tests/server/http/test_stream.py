@@ -4,8 +4,8 @@ from contextlib import contextmanager
 import anyio
 import pytest
 
-from agentvm.errors import Refused
-from agentvm.model.ids import TenantId
+from agentvm.errors import Refused, SessionNotFound
+from agentvm.model.ids import SessionId, TenantId
 from agentvm.operations.http_reply import Streamed, StreamSource
 from agentvm.server.http import stream
 from agentvm.server.http.stream import Streams
@@ -141,3 +141,14 @@ async def test_no_stream_is_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     with anyio.fail_after(60):
         await Streams().run(tap.streamed, ACME, yes, Reader().write)
     assert tap.closed.is_set()
+
+
+async def test_a_source_that_fails_when_its_stream_has_ended_fails_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async def closed() -> None:
+        raise SessionNotFound(SessionId("sess_gone"))
+
+    tap, streams = Tap(), Streams()
+    await tap.into.send(b"")
+    await streams.run(Streamed(tap.opened, b"beat", closed=closed), ACME, yes, Reader().write)
+    assert len(streams) == 0
+    assert "stream_not_closed" in caplog.text

@@ -81,12 +81,19 @@ async def test_a_tenant_that_blocks_every_reader_it_gets_leaves_two_to_others(da
             gate.open()
 
 
+async def test_reads_one_after_the_other_are_served_by_one_connection(database: SqliteDatabase) -> None:
+    with anyio.fail_after(60):
+        served = {await database.read(id) for _ in range(8)}
+    assert len(served) == 1
+
+
 async def test_a_tenant_has_one_heavy_read_at_a_time_and_its_light_ones_pass(database: SqliteDatabase) -> None:
     gate = Gate()
     with anyio.fail_after(60), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
-            for _ in range(5):
-                tasks.start_soon(lambda: database.of(A).read(gate, heavy=True))
+            for number in range(5):
+                of_server = number % 2 == 0
+                tasks.start_soon(lambda own: database.of(A).read(gate, heavy=not own, unhurried=own), of_server)
             await gate.wait_inside(1)
             await wait_all_tasks_blocked()
             assert await database.of(A).read(one) == 1
@@ -132,6 +139,20 @@ async def test_a_heavy_read_is_interrupted_and_its_thread_serves_the_next(
         with pytest.raises(QueryTimeout):
             await database.of(A).read(endless, heavy=True)
         assert await database.of(A).read(one, heavy=True) == 1
+
+
+async def test_an_unhurried_read_takes_as_long_as_it_needs(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "HEAVY_CPU_SECONDS", 0.0)
+    monkeypatch.setattr(lane, "HEAVY_WALL_SECONDS", 0.0)
+    long = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT count(*) FROM n"
+
+    def count(connection: SqliteConnection) -> int:
+        return int(connection.fetch(long)[0][0])
+
+    with anyio.fail_after(60):
+        with pytest.raises(QueryTimeout):
+            await database.of(A).read(count, heavy=True)
+        assert await database.of(A).read(count, unhurried=True) == 100_000
 
 
 async def test_a_read_that_waits_too_long_for_the_disk_is_interrupted(

@@ -13,7 +13,7 @@ from tests.storage.crashing import CrashingDatabase
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, Continued, Present, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
@@ -33,13 +33,13 @@ def archive() -> Iterator[Carried]:
     yield Present(image())
     for number in range(3):
         yield Continued(session(f"s{number}"), MessageId("old"))
-        yield Said((message(f"new{number}"),), (turn(f"t{number}", outcome="completed", ended=2),))
+        yield SessionContent((message(f"new{number}"),), (turn(f"t{number}", outcome="completed", ended=2),))
     yield session("fresh")
     yield file
-    yield Said((referring("m1", BODY),))
+    yield SessionContent((referring("m1", BODY),))
     yield other
     yield default_session(other)
-    yield Said((message("m1"),), (turn("t1", outcome="completed", ended=2),))
+    yield SessionContent((message("m1"),), (turn("t1", outcome="completed", ended=2),))
 
 
 async def begin(database: Database) -> Store:

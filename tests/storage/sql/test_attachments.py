@@ -24,7 +24,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import attachments
-from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, collect_attachments, drop_given_up_slice, read_all
+from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE_CHUNKS_MAX, collect_attachments, drop_abandoned_slice, read_all
 from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.store import Store
 
@@ -37,7 +37,7 @@ async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store
     for tenant in (ACME, RIVAL):
         for container in ("home", "other"):
             await upload(await settle(store, tenant=tenant, container=container))
-    await attachments.drop_given_up(database)
+    await attachments.drop_released(database)
     counts = await database.read(
         lambda connection: [connection.fetch(f"SELECT count(*) FROM {name}", ())[0][0] for name in ("blobs", "attachments")]
     )
@@ -119,7 +119,7 @@ async def test_an_upload_that_takes_longer_than_the_grace_is_whole(
         begun = await put_aside(*arguments)
         # Cut off after its first slice: some of the bytes are gone and some are not.
         await database.write(lambda connection: collect_attachments(connection, GRACE * 2, GRACE))
-        assert await database.write(drop_given_up_slice)
+        assert await database.write(drop_abandoned_slice)
         return begun
 
     monkeypatch.setattr(home.attachments, "_put_aside", put_aside_and_collect)
@@ -273,7 +273,7 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
     for where in (home, others):
         assert await read_all(where.attachments, digest_of(LARGE)) == LARGE
     assert {at for _, at in await begun(database)} == {None, 1}, "what came second goes with the next collection"
-    await attachments.drop_given_up(database)
+    await attachments.drop_released(database)
     assert await begun(database) == [(digest_of(LARGE), None)]
     assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM blob_chunks")) == [
         (PIECE_CHUNKS_MAX + 1,)

@@ -18,6 +18,8 @@ EXCUSED = {
     "UPDATE asked SET container_id": "calls that were asked and not answered: no more than run at a time",
     "UPDATE erasures SET journal_entry = 0": "erasures that wait for the journal",
     "UPDATE sessions AS s SET deleted_at": "the sessions that the caller lists, a hundred at most",
+    "UPDATE sessions SET runner = ?1 WHERE {} AND runner IS NULL AND tenant_id ||": "the sessions of one commit, by their ids",
+    "UPDATE sessions SET runner = NULL WHERE {} AND runner = ?1 AND tail_of": "the sessions of one commit, by their ids",
     "UPDATE sessions SET deleted_at = NULL WHERE tenant_id": "the sessions that the caller lists, a hundred at most",
     "UPDATE sessions SET deleted_at = {} WHERE (tenant_id, session_id)": "the default session of one image",
     "DELETE FROM log WHERE session_key = ? AND last_seq <=": "the last chunk: slices have dropped those before it",

@@ -20,7 +20,7 @@ from agentvm.model.ids import ContainerId, MessageId, RewindId
 from agentvm.model.message import Message
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
+from agentvm.storage.carry import Attached, Carried, Continued, Present, SessionContent
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sessions import MessageSearch, SessionQuery, TurnQuery
@@ -48,9 +48,9 @@ async def test_others_commit_in_between_and_nobody_sees_what_is_not_all_there() 
     def load() -> Iterator[Carried]:
         yield image()
         yield default_session(image())
-        yield Said(messages(0, 300), (turn("t1", outcome="completed", ended=2),))
+        yield SessionContent(messages(0, 300), (turn("t1", outcome="completed", ended=2),))
         assert more.wait(20)
-        yield Said(messages(300, 300))
+        yield SessionContent(messages(300, 300))
 
     async with open_store(None) as store:
         neighbour = await settle(store, image(), tenant=RIVAL)
@@ -78,7 +78,7 @@ async def test_what_breaks_off_leaves_nothing_behind() -> None:
     def load() -> Iterator[Carried]:
         yield image()
         yield default_session(image())
-        yield Said(messages(0, 300), (turn("t1", outcome="completed", ended=2),))
+        yield SessionContent(messages(0, 300), (turn("t1", outcome="completed", ended=2),))
         raise StoreFailed("the file is gone")
 
     async with open_database(None) as database:
@@ -93,9 +93,9 @@ def importing_while(meanwhile: Meanwhile) -> Callable[[], Iterator[Carried]]:
     def load() -> Iterator[Carried]:
         yield image("img_new")
         yield default_session(image("img_new"))
-        yield Said(messages(0, 300))
+        yield SessionContent(messages(0, 300))
         anyio.from_thread.run(meanwhile)
-        yield Said(messages(300, 10))
+        yield SessionContent(messages(300, 10))
 
     return load
 
@@ -143,7 +143,7 @@ async def test_a_container_that_is_reached_late_is_known_from_the_start(database
     def load() -> Iterator[Carried]:
         yield elsewhere
         yield default_session(elsewhere)
-        yield Said(messages(0, 1))
+        yield SessionContent(messages(0, 1))
         anyio.from_thread.run(delete)
         yield image()
         yield default_session(image())
@@ -206,7 +206,7 @@ async def test_a_file_that_somebody_uploads_meanwhile_is_theirs_whatever_becomes
         yield Present(image())
         yield session("s2")
         yield file
-        yield Said((referring("m1", body),))
+        yield SessionContent((referring("m1", body),))
         anyio.from_thread.run(upload)
         raise StoreFailed("the file is gone")
 
@@ -236,9 +236,9 @@ async def test_messages_that_continue_a_session_are_seen_at_once_by_every_reader
     def load() -> Iterator[Carried]:
         yield Present(image())
         yield Continued(default_session(image()), MessageId("m1"))
-        yield Said(messages(2, 300), (turn("t1", outcome="completed", ended=2),))
+        yield SessionContent(messages(2, 300), (turn("t1", outcome="completed", ended=2),))
         anyio.from_thread.run(look)
-        yield Said(messages(302, 8))
+        yield SessionContent(messages(302, 8))
 
     with anyio.fail_after(60):
         await store.carrier(ACME).add(load, 7)
@@ -262,14 +262,14 @@ async def test_a_session_that_goes_on_during_the_import_is_refused(store: Store,
     def load() -> Iterator[Carried]:
         yield Present(image())
         yield Continued(default_session(image()), MessageId("m1"))
-        yield Said(messages(2, 10))
+        yield SessionContent(messages(2, 10))
         if happens == "early":
             anyio.from_thread.run(go_on)
-        yield Said(messages(12, 10))
+        yield SessionContent(messages(12, 10))
         if happens == "late":
             anyio.from_thread.run(go_on)
 
-    with anyio.fail_after(60), pytest.raises(Conflict, match="went on meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="continued meanwhile"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0", "m1", "own"]
     assert await found(store) == 2
@@ -286,10 +286,10 @@ async def test_a_rewind_during_the_import_is_seen_too(store: Store) -> None:
     def load() -> Iterator[Carried]:
         yield Present(image())
         yield Continued(default_session(image()), MessageId("m1"))
-        yield Said(messages(2, 10))
+        yield SessionContent(messages(2, 10))
         anyio.from_thread.run(take_back)
 
-    with anyio.fail_after(60), pytest.raises(Conflict, match="went on meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="continued meanwhile"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
 
@@ -298,7 +298,7 @@ async def test_turns_alone_leave_the_time_of_a_continued_session_as_it_was(store
     home = await settle(store, image())
     await home.log(SESSION).record(messages=messages(0, 2), now=2)
     ended = turn("t1", outcome="completed", ended=2)
-    load = (Present(image()), Continued(default_session(image()), MessageId("m1")), Said((), (ended,)))
+    load = (Present(image()), Continued(default_session(image()), MessageId("m1")), SessionContent((), (ended,)))
     await store.carrier(ACME).add(lambda: iter(load), 7)
     session = await home.get_session(SESSION)
     assert session is not None

@@ -1,9 +1,12 @@
 """A session has one node at a time, a node that was declared dead stores nothing, and what it left is taken over once."""
 
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from msgspec import structs
 from tests.conformance.log import chunk, write
@@ -18,7 +21,7 @@ from agentvm.model.turn import TurnOutcome
 from agentvm.model.wait import AnsweredWait, WaitAnswer, WaitId
 from agentvm.storage.base import Committed, LogChunk, SessionWrite
 from agentvm.storage.engine import open_postgres, open_shared
-from agentvm.storage.engines.postgres import database as engine
+from agentvm.storage.engines.postgres import using
 from agentvm.storage.sql.nodes import Claim, NodeStore
 from agentvm.storage.sql.store import Store
 
@@ -74,6 +77,38 @@ async def test_a_node_that_has_numbered_from_an_older_head_is_refused(pair: tupl
         await begin(other, base=0)
     assert refused.value.runners == {SESSION: None}
     await other.commit([write(text="m9", log=chunk(4, 5))], claims=[claim(3, ends=True)])
+
+
+async def test_the_sessions_of_a_commit_are_taken_and_let_go_by_one_statement_each(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store, nodes), (other, _) = pair
+    images = [image(f"image{number}") for number in range(20)]
+    await settle(store, *images)
+    sessions = [each.session_id for each in images]
+    await other.commit([], claims=[Claim(ACME, sessions[3], 0, False)])
+    texts: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def noted(raw: Any, query: Any, *arguments: Any) -> Any:
+        if threading.current_thread().name.startswith("postgres-writer"):
+            texts.append(str(query))
+        return execute(raw, query, *arguments)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", noted)
+    # The fourth is run by the other node, and the base of the last is wrong.
+    claims = [Claim(ACME, session_id, 0, False) for session_id in sessions]
+    with pytest.raises(SessionsMoved) as refused:
+        await store.commit([], claims=[*claims[:-1], claims[-1]._replace(base=7)])
+    assert refused.value.runners == {sessions[3]: other.node_id, sessions[-1]: None}
+    assert [await nodes.runner(ACME, session_id) for session_id in sessions[:2]] == [None, None]
+    free = [each for each in claims if each.session_id != sessions[3]]
+    texts.clear()
+    await store.commit([], claims=free)
+    committed = await store.commit([], claims=[each._replace(base=None, ends=True) for each in claims])
+    assert committed.free == {each.session_id for each in free}
+    assert len([text for text in texts if "runner" in text]) == 2
+    assert await nodes.runner(ACME, sessions[3]) == other.node_id
 
 
 def closing(log: LogChunk, *, answers: WaitId | None = None, ends: TurnOutcome | None = None) -> SessionWrite:
@@ -169,6 +204,17 @@ async def test_sessions_of_the_dead_are_taken_over_once_and_their_journal_is_kep
     assert (await end(other)).free == {SESSION}
 
 
+async def test_what_a_node_accepts_after_it_has_handed_over_is_taken_over_when_it_has_left(pair: tuple[Node, Node]) -> None:
+    (store, nodes), (_, others) = pair
+    assert await nodes.hand_over() == 0
+    await begin(store)
+    assert await others.adopt(10) == ()
+    await nodes.leave()
+    with pytest.raises(NodeFenced):
+        await end(store)
+    assert [orphan.key for orphan in await others.adopt(10)] == [(ACME, SESSION)]
+
+
 async def test_who_takes_over_and_dies_before_it_has_read_the_end_of_the_log_is_taken_over_with_it(
     pair: tuple[Node, Node], database_url: str
 ) -> None:
@@ -183,7 +229,7 @@ async def test_who_takes_over_and_dies_before_it_has_read_the_end_of_the_log_is_
 
 
 async def test_a_server_alone_and_nodes_do_not_share_a_database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(using, "LOCK_SECONDS", 0.0)
     async with open_shared(database_url, "first", "1"):
         with pytest.raises(DataDirInUse, match="AVM_CLUSTER=on"):
             async with open_postgres(database_url):

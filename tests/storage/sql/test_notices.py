@@ -1,5 +1,7 @@
 """The database itself notes what nodes must know of each other, while there are nodes."""
 
+from functools import partial
+
 from msgspec.structs import replace
 from tests.conformance.store import ACME
 
@@ -16,8 +18,8 @@ CHANGE = Change(revision=1, at=1, actor="root", changes={"limits.repeats": 7})
 async def suspend(store: Store) -> None:
     tenant = Tenant(tenant_id=TenantId(ACME), slug="acme", name="Acme", created_at=1, updated_at=1)
     await store.directory.add_tenant(tenant)
-    await store.directory.update_tenant(replace(tenant, name="Other"))
-    await store.directory.update_tenant(replace(tenant, status="suspended"))
+    await store.directory.change_tenant(tenant.tenant_id, partial(replace, name="Other"))
+    await store.directory.change_tenant(tenant.tenant_id, partial(replace, status="suspended"))
     await store.settings(None).append(CHANGE)
 
 

@@ -54,9 +54,9 @@ def test_a_struct_is_json_unless_it_is_inline() -> None:
 async def test_a_scope_reads_all_rows_the_first_and_none() -> None:
     async with open_database(None) as database:
         scope = TenantScope(database, TenantId("t"))
-        put = "INSERT INTO secrets (tenant_id, name, sealed, updated_at) VALUES (?, ?, x'00', 1)"
+        put = "INSERT INTO secrets (tenant_id, name, sealed, updated_at) VALUES (?, ?, ?, 1)"
         for name in ("b", "a"):
-            assert await scope._execute(put, ("t", name))
+            assert await scope._execute(put, ("t", name, b"\0"))
         names = "SELECT name FROM secrets WHERE tenant_id = ? ORDER BY name"
         assert await scope._all(lambda row: str(row[0]), names, ("t",)) == ("a", "b")
         assert await scope._first(lambda row: str(row[0]), names, ("t",)) == "a"

@@ -10,9 +10,10 @@ from agentvm.errors import NotFound, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
-from agentvm.storage.sql import rows
+from agentvm.storage.sql import rows, sessions
 from agentvm.storage.sql.accounts import feedback, ledger
 from agentvm.storage.sql.rows import refuse_deleted
+from agentvm.storage.sql.sessions import retention
 from agentvm.storage.sql.store import Store
 
 
@@ -54,7 +55,7 @@ async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store:
         await database.read(lambda connection: refuse_deleted(connection, ACME))
 
 
-@pytest.mark.parametrize("sql", [rows.TURN, ledger._TREE_USE, feedback._DROP], ids=["turn", "tree", "feedback"])
+@pytest.mark.parametrize("sql", [rows.TURN, ledger._TREE_USE, feedback._DROP, sessions._SUCCEED])
 async def test_what_has_an_id_is_found_without_a_look_at_all_that_its_tenant_has(database: SqliteDatabase, sql: str) -> None:
     def plan(connection: SqliteConnection) -> list[str]:
         numbers = [int(number) for number in re.findall(r"\?(\d)", sql)]
@@ -64,7 +65,9 @@ async def test_what_has_an_id_is_found_without_a_look_at_all_that_its_tenant_has
 
     with anyio.fail_after(60):
         steps = await database.read(plan)
-    assert [step for step in steps if step.endswith("(tenant_id=?)") or re.match(r"SCAN (sessions|turns|s|t|l)\b", step)] == []
+    assert [
+        step for step in steps if step.endswith("(tenant_id=?)") or re.match(r"SCAN (sessions|turns|images|s|t|l)\b", step)
+    ] == []
 
 
 async def test_a_start_finds_quarantined_sessions_by_their_index(database: SqliteDatabase) -> None:
@@ -73,3 +76,16 @@ async def test_a_start_finds_quarantined_sessions_by_their_index(database: Sqlit
 
     with anyio.fail_after(60):
         assert await database.read(plan) == ["SCAN s USING INDEX sessions_in_quarantine"]
+
+
+@pytest.mark.parametrize("sql", [retention._EXPIRING, retention._EXPIRING_STATELESS, retention._WITH_REWOUND])
+async def test_retention_looks_only_at_what_may_have_expired(database: SqliteDatabase, sql: str) -> None:
+    names = {*re.findall(r":(\w+)", sql)}
+
+    def plan(connection: SqliteConnection) -> list[str]:
+        return [str(detail) for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {sql}", dict.fromkeys(names))]
+
+    with anyio.fail_after(60):
+        steps = await database.read(plan)
+    assert [step for step in steps if re.match(r"(SCAN|SEARCH) s\b", step) and step.endswith("(tenant_id=?)")] == []
+    assert [step for step in steps if re.match(r"SCAN (s|w)\b", step)] == []

@@ -20,8 +20,8 @@ from agentvm.model.message import Message
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
-from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
-from agentvm.storage.retention import SessionPlace
+from agentvm.storage.carry import Attached, Carried, Continued, Present, SessionContent
+from agentvm.storage.retention import SessionAddress
 from agentvm.storage.sql.store import Store
 
 
@@ -131,7 +131,7 @@ async def test_the_log_of_old_turns_goes_in_slices(tmp_path: Path, commits: Comm
         home = await settle(store, image())
         await say(store, SESSION, "t", 2_399)
         await add_log(store, 2_500)
-        place, retention = SessionPlace(HOME, SESSION), store.tenant(ACME).retention()
+        place, retention = SessionAddress(HOME, SESSION), store.tenant(ACME).retention()
         turns = await retention.old_turns(place, None)
         commits.rows.clear()
         assert (await retention.drop_turns(place, turns)).messages == 2
@@ -178,12 +178,12 @@ def archive(count: int) -> Iterator[Carried]:
     yield Present(image())
     yield Continued(default_session(image()), None)
     turns = tuple(turn(f"t{number}", outcome="completed", ended=2) for number in range(200))
-    yield Said(tuple(many(0, count)), turns)
+    yield SessionContent(tuple(many(0, count)), turns)
     for number in range(count // 10):
         body = f"file {number}".encode()
         new = image(f"new{number}", f"home{number}")
         yield from (new, default_session(new), Attached(digest_of(body), len(body), Upload(media_type="text/plain"), body))
-        yield Said((referring("m1", body),))
+        yield SessionContent((referring("m1", body),))
 
 
 async def test_an_import_goes_in_slices_and_is_published_by_a_few_rows(tmp_path: Path, commits: Commits) -> None:

@@ -1,5 +1,6 @@
 """Waits as rows: seen in their own container alone, answered once, and gone with their session."""
 
+import msgspec
 import pytest
 from tests.conformance.records import HOME, SESSION, image
 from tests.conformance.records import wait as open_wait
@@ -52,3 +53,14 @@ async def test_the_call_that_was_first_asked_for_is_kept_and_costs_no_second_dig
     assert await store.tenant(ACME).waits((HOME,)).get(wait.wait_id) == wait
     ((body,),) = await store._database.read(lambda connection: connection.fetch("SELECT body FROM waits"))
     assert bytes(body).count(b"the call itself") == 1
+
+
+async def test_the_body_of_a_wait_repeats_no_column_and_one_of_an_earlier_release_is_read(store: Store) -> None:
+    await settle(store, image())
+    wait = open_wait("wait_1")
+    await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=1, waits=[wait])])
+    ((body,),) = await store._database.read(lambda connection: connection.fetch("SELECT body FROM waits"))
+    assert not {"waitId", "sessionId", "turnId", "callId", "tool", "kind", "expiresAt"} & set(msgspec.json.decode(body))
+    whole = msgspec.json.encode(wait)
+    await store._database.write(lambda connection: connection.execute("UPDATE waits SET body = ?", (whole,)))
+    assert await store.tenant(ACME).waits((HOME,)).get(wait.wait_id) == wait

@@ -1,4 +1,5 @@
 import threading
+import tracemalloc
 
 import pytest
 from tests.support.session_files import MemoryFiles, call_context
@@ -7,6 +8,7 @@ from agentvm.errors import ToolFailed
 from agentvm.errors.tool import WorkspaceFull
 from agentvm.resources.schema import check_schema, misfits
 from agentvm.runtime.policy import CallFacts, decide
+from agentvm.sharing.large_work import LARGE_BYTES
 from agentvm.tools.builtin import files as file_tools
 from agentvm.tools.builtin.files import FILE_TOOLS, LINES_MAX, LISTED_MAX, READ_MAX_BYTES, TEXT_MAX
 
@@ -129,15 +131,26 @@ async def test_an_edit_that_would_fill_the_memory_is_refused_before_it_is_made()
 
 
 async def test_the_event_loop_goes_on_while_a_large_file_is_read_or_edited(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, used, real = threading.get_ident(), set[int](), file_tools._text
+    loop, used, real = threading.get_ident(), set[int](), file_tools._check_text
 
-    def text(path: str, body: bytes) -> str:
+    def check(path: str, body: bytes) -> str:
         used.add(threading.get_ident())
         return real(path, body)
 
-    monkeypatch.setattr(file_tools, "_text", text)
-    files = MemoryFiles({"a": b"a"})
+    monkeypatch.setattr(file_tools, "_check_text", check)
+    files = MemoryFiles({"a": b"a" + b" " * LARGE_BYTES})
     await use(files, "read_file", path="a")
     await use(files, "edit_file", path="a", old="a", new="b")
     assert used
     assert loop not in used
+
+
+async def test_many_short_lines_take_little_memory_when_they_are_read_or_searched() -> None:
+    files = MemoryFiles({"a": b"x\n" * 2_000_000})
+    tracemalloc.start()
+    try:
+        assert (await use(files, "read_file", path="a", offset=1_999_999)) == "x\nx\n"
+        assert (await use(files, "search_files", pattern="y")) == "[no line matches]"
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()

@@ -19,7 +19,12 @@ async def test_the_model_gets_a_skill_with_the_names_of_its_files_and_the_only_t
     whole = await LoadSkill().run({"name": "pdf"}, context)
     assert isinstance(whole.value, dict)
     assert "use no tools but load_skill" in whole.value.pop("rule")
-    assert whole.value == {"skill": "Do it.", "files": [{"path": "a.py", "bytes": 3}], "onlyTools": ["read_file"]}
+    assert whole.value.pop("folder") == "/skills/pdf"
+    assert whole.value == {
+        "skill": "Do it.",
+        "files": [{"path": "a.py", "bytes": 3}],
+        "onlyTools": ["read_file"],
+    }
     part = await LoadSkill().run({"name": "pdf", "path": "a.py"}, context)
     assert (part.type, part.value) == ("text", "Do it.")
     assert asked == [("pdf", None), ("pdf", "a.py")]

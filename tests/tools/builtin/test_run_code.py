@@ -6,7 +6,7 @@ import pytest
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
-from agentvm.model.tier import Job, JobResult, JobUsage, Need
+from agentvm.model.tier import Job, JobResult, JobUsage, KnownAnswer, Need
 from agentvm.resources.schema import check_schema
 from agentvm.tiers.base import HostCalls
 from agentvm.tools.base import CallContext, Caller
@@ -130,6 +130,8 @@ LOOK = ToolSpec(
 class Others:
     tools = (LOOK, msgspec.structs.replace(LOOK, name="my-tool"))
 
+    known = (KnownAnswer(value=b"7"),)
+
     async def call(self, name: str, input: dict[str, object]) -> object:
         return [name, input]
 
@@ -143,19 +145,39 @@ async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
     assert need.calls
     # Required parameters come first.
     assert job.functions == {"look": ("n", "far"), "my-tool": ("n", "far")}
+    assert job.known == Others.known
     assert job.limits.wall_ms == 600_000
     assert jobs.heard == [["look", {"n": 1}]]
 
 
-@pytest.mark.parametrize("isolator", ["container", "remote"])
-async def test_on_tiers_that_pass_no_calls_on_code_is_told_of_no_tools(isolator: str) -> None:
+@pytest.mark.parametrize(
+    "sandbox", [{"isolator": "container"}, {"isolator": "remote"}, {"runtime": "ruby:3"}, {"persistent": True}]
+)
+async def test_on_tiers_that_pass_no_calls_on_code_is_told_of_no_tools(sandbox: dict[str, object]) -> None:
     run_python, jobs = tool(RUN_PYTHON)
-    stronger = run_python.within({"isolator": isolator})
+    stronger = run_python.within(sandbox)
     assert not stronger.runs_programs
     await stronger.run({"code": "tools.look(1)"}, replace(CONTEXT, others=Others()))
     # And a program that names no tools runs anywhere.
     await run_python.run({"code": "1"}, replace(CONTEXT, others=Others()))
     assert [(need.calls, job.functions) for _, need, job in jobs.jobs] == [(False, {}), (False, {})]
+
+
+async def test_a_word_that_only_contains_tools_calls_none_and_so_runs_anywhere() -> None:
+    run_python, jobs = tool(RUN_PYTHON)
+    for code in ("import itertools, setuptools", "print(tools['look'](1))"):
+        await run_python.run({"code": code}, replace(CONTEXT, others=Others()))
+    assert [need.calls for _, need, _ in jobs.jobs] == [False, True]
+
+
+@pytest.mark.parametrize("spec", [RUN_PYTHON, RUN_SHELL])
+async def test_a_sandbox_that_lives_on_does_so_for_the_session_and_its_calls_are_not_repeated(spec: ToolSpec) -> None:
+    made, jobs = tool(spec)
+    lives_on = made.within({"persistent": True})
+    for tool_made in (made, lives_on):
+        await tool_made.run({"code": "1", "script": "true"}, replace(CONTEXT, session="sess_1"))
+    assert [(job.keep, need.persistent) for _, need, job in jobs.jobs] == [("", False), ("sess_1", True)]
+    assert (made.repeat, lives_on.repeat) == ("safe", "never")
 
 
 async def test_many_tools_are_told_in_part() -> None:

@@ -29,6 +29,16 @@ async def test_the_model_gets_passages_with_their_citations_and_what_was_not_sea
     }
 
 
+async def test_few_of_many_unread_documents_are_named() -> None:
+    async def search(question: str, k: int | None) -> FoundPassages:
+        return FoundPassages(passages=(), problems=tuple(DocumentProblem(document=str(at), problem="bad") for at in range(9)))
+
+    context = CallContext(key="t/c", caller=Caller("acme", "ann"), deadline=0, knowledge=search)
+    result = await SearchKnowledge().run({"query": "tea"}, context)
+    unread = ["0: bad", "1: bad", "2: bad", "3: bad", "4: bad", "and 4 documents more"]
+    assert result.value == {"passages": [], "notSearched": unread}
+
+
 async def test_without_a_knowledge_base_it_says_so_and_it_needs_nobodys_approval() -> None:
     tool = SearchKnowledge()
     with pytest.raises(ToolFailed, match="no knowledge base"):

@@ -118,7 +118,7 @@ async def test_an_older_server_asks_while_the_call_is_open_and_is_declined_when_
 
     person = CallContext(key="k", caller=CONTEXT.caller, deadline=0, ask=ask)
     absent = CallContext(key="k", caller=CONTEXT.caller, deadline=0, ask=nobody)
-    monkeypatch.setattr(module, "ELICITATION_SECONDS", 0.05)
+    monkeypatch.setattr(module, "HELD_SECONDS", 0.05)
     async with connected("good", "legacy") as connection:
         result = await call(connection, "ask", person)
         declined = await call(connection, "ask", absent)
@@ -138,7 +138,7 @@ async def test_an_older_server_asks_while_the_call_is_open_and_is_declined_when_
     ("mode", "why"),
     [
         ("crash-call", "has ended"),
-        ("flood", "floods"),
+        ("flood", "too many messages"),
         ("huge", "more than 4194304 bytes"),
         ("nonsense", "not MCP"),
         ("sampling", "model calls"),
@@ -151,7 +151,7 @@ async def test_a_hostile_server_fails_the_call_and_nothing_else(mode: str, why: 
     assert "secret path" not in str(error.value)
 
 
-@pytest.mark.parametrize(("mode", "why"), [("crash", "has ended"), ("noise", "no messages")])
+@pytest.mark.parametrize(("mode", "why"), [("crash", "has ended"), ("noise", "not messages")])
 async def test_a_server_that_never_starts_is_an_ending_with_a_cause(mode: str, why: str) -> None:
     async with connected(mode) as connection:
         assert why in str(connection.ending())
@@ -180,6 +180,29 @@ async def test_a_cancelled_call_ends_at_once_and_a_server_that_answers_none_is_r
                 await call(connection, "slow")
             assert deadline.cancelled_caught
         assert not connection.usable
+
+
+async def test_a_server_that_does_not_even_list_its_tools_is_replaced() -> None:
+    async with connected("hang-call") as connection:
+        with anyio.move_on_after(0.1):
+            await call(connection, "slow")
+        for count in range(1, module.ABANDONED_MAX):
+            assert connection.usable, count
+            with anyio.move_on_after(0.1) as deadline:
+                await connection.list_tools()
+            assert deadline.cancelled_caught
+        assert not connection.usable
+
+
+async def test_a_refusal_is_an_answer_so_a_server_that_gives_one_is_kept() -> None:
+    async with connected("good") as connection:
+        for _ in range(2):
+            for _ in range(module.ABANDONED_MAX - 1):
+                with anyio.move_on_after(0.1):
+                    await call(connection, "slow")
+            assert connection.usable
+            with pytest.raises(ToolFailed, match="refused the call"):
+                await call(connection, "refuses")
 
 
 async def test_a_hung_call_does_not_hold_the_others_up() -> None:

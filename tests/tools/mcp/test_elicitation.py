@@ -84,6 +84,22 @@ async def test_a_question_of_a_program_is_answered_after_a_restart(tmp_path: Pat
         assert msgspec.json.decode(told(driver))["colour"]["content"] == {"colour": "blue"}
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="jails need Linux")
+async def test_a_question_of_an_older_program_is_answered_while_its_call_is_open(tmp_path: Path) -> None:
+    async with opened(tmp_path, "srv__ask") as (desk, driver):
+        await desk.publish("sandboxes", "mcp", {"runtime": "python", "files": {"server.py": SERVER.read_text()}})
+        assert "errorCode" not in await register(desk, "stdio:older")
+        image = await desk.create_image(tools=["resource://tools/srv"])
+        await desk.ask("message_send", imageId=image["imageId"], content="go")
+        await desk.hear("tool_waiting")
+        (asked,) = [event["data"] for event in desk.heard if event["type"] == "tool_waiting"]
+        assert (asked["kind"], asked["held"]) == ("elicitation", True)
+        await answer(desk, asked, "blue")
+        await desk.hear("turn_response")
+        assert msgspec.json.decode(told(driver)) == {"action": "accept", "content": {"colour": "blue"}}
+        assert "turn_parked" not in [event["type"] for event in desk.heard]
+
+
 class Asking(McpWeb):
     """A server whose tool asks; it remembers the questions that are in `states`."""
 

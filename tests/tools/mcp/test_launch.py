@@ -9,11 +9,11 @@ from tests.support.mcp_process import SERVER
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.model.secret import Secret
-from agentvm.model.tier import Job, JobLimits
+from agentvm.model.tier import Job, JobLimits, Need
 from agentvm.resources.tool_entry import parse_mcp
 from agentvm.tiers.process import open_process_tier
 from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, Outcome
-from agentvm.tools.mcp.launch import jailed_launch, server_job
+from agentvm.tools.mcp.launch import ServerProgram, jailed_launch, server_job
 from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import McpServers, McpTool
 from agentvm.tools.mcp.settings import McpServerSettings
@@ -25,8 +25,10 @@ PROGRAM = (os.path.realpath(sys.executable), "-I", "server.py")
 
 
 def test_a_server_has_the_walls_of_its_sandbox_and_the_time_of_its_connection() -> None:
-    sandbox = Job(engine="python", files={"a": b"1"}, env={"A": "1"}, network=("a.example",), limits=JobLimits(memory_bytes=7))
+    files, limits = {"a": b"1"}, JobLimits(memory_bytes=7)
+    sandbox = Job(engine="python", files=files, env={"A": "1"}, network=("a.example",), packages=("greeting",), limits=limits)
     job = server_job(McpServerSettings(argv=PROGRAM), {"KEY": Secret("s")}, sandbox)
+    assert job.packages == ("greeting",)
     assert (job.engine, job.argv, job.files, job.network) == ("command", PROGRAM, {"a": b"1"}, ("a.example",))
     assert job.env == {"A": "1", "KEY": "s"}
     assert job.limits.memory_bytes == 7
@@ -36,8 +38,9 @@ def test_a_server_has_the_walls_of_its_sandbox_and_the_time_of_its_connection() 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="jails need Linux")
 async def test_servers_run_in_jails_and_nothing_of_them_is_left() -> None:
-    async def prepare(server_id: str, settings: McpServerSettings, caller: Caller) -> Job:
-        return server_job(settings, {"KEY": Secret("s")}, Job(engine="command", files={"server.py": SERVER.read_bytes()}))
+    async def prepare(server_id: str, settings: McpServerSettings, caller: Caller) -> ServerProgram:
+        job = server_job(settings, {"KEY": Secret("s")}, Job(engine="command", files={"server.py": SERVER.read_bytes()}))
+        return ServerProgram(need=Need(engine="command"), job=job)
 
     modes = ("good", "crash-call", "grandchild", "hang-call")
     settings = {mode: McpServerSettings(argv=(*PROGRAM, mode)) for mode in modes}
@@ -46,7 +49,8 @@ async def test_servers_run_in_jails_and_nothing_of_them_is_left() -> None:
             if missing := (await tier.offer()).missing:
                 pytest.skip(missing)
             async with SafeHttp() as http, McpPool() as pool:
-                servers = McpServers(http=http, pool=pool, launch=jailed_launch(tier.open, prepare), settings=settings)
+                launch = jailed_launch(lambda program: tier.open(program.job), prepare)
+                servers = McpServers(http=http, pool=pool, launch=launch, settings=settings)
 
                 async def call(server: str, name: str) -> Outcome:
                     spec = ToolSpec(name=name, description="x", input_schema={})

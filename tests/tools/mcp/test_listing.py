@@ -99,6 +99,12 @@ def test_arguments_that_become_headers_are_seen_at_any_depth() -> None:
     assert not ECHO.copies_to_headers
 
 
+@pytest.mark.parametrize("keyword", [{"x-mcp-header": ""}, {"x-mcp-header": "A B"}, {"x-mcp-header": "A", "type": "object"}])
+def test_a_tool_whose_arguments_cannot_become_headers_is_not_offered(keyword: dict[str, object]) -> None:
+    schema: dict[str, object] = {"type": "object", "properties": {"a": {"type": "string", **keyword}}}
+    assert "HTTP headers" in examine([ListedTool(name="copies", input_schema=schema)]).unusable["copies"]
+
+
 def test_a_difference_names_what_changed_and_nothing_else() -> None:
     assert difference(ECHO, ECHO) == {}
     assert set(difference(ECHO, changed(annotations={"a": 1}, title="T"))) == {"annotations", "title"}

@@ -1,3 +1,4 @@
+import urllib.parse
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from tests.support.mcp_process import Launcher
 from tests.support.oauth import AuthorizationServer, McpWeb, oauth_servers
+from tests.tools.mcp.memory_credentials import MemoryCredentials
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import InvalidInput, ToolFailed
@@ -15,7 +17,7 @@ from agentvm.errors.tool import EgressRefused, McpConsentRequired
 from agentvm.model.public_address import AddressRules
 from agentvm.resources.tool_entry import parse_mcp
 from agentvm.tools.base import CallContext, Caller, CallResult, CallTraits, ConsentRequired, Outcome
-from agentvm.tools.mcp.consent import CONSENT_SECONDS, MemoryCredentials, TokenScope
+from agentvm.tools.mcp.consent import CONSENT_SECONDS, TokenScope
 from agentvm.tools.mcp.oauth import McpOAuth, expiry
 from agentvm.tools.mcp.pool import McpPool
 from agentvm.tools.mcp.servers import McpServers, McpTool, OAuthSettings
@@ -23,6 +25,7 @@ from agentvm.tools.safe_http import SafeHttp
 
 LOOPBACK = AddressRules.parse(["127.0.0.0/8"])
 REDIRECT = "https://avm.example/v1/mcp/callback"
+CLIENT = "https://avm.example/v1/mcp/client"
 ALICE, BOB, EVE = Caller("acme", "alice"), Caller("acme", "bob"), Caller("globex", "alice")
 
 
@@ -40,7 +43,9 @@ class Site:
     @asynccontextmanager
     async def started(self) -> AsyncIterator["Started"]:
         """One process of AgentVM, from its start to its end."""
-        settings = OAuthSettings(credentials=self.credentials, redirect_uri=REDIRECT, clock=lambda: self.now)
+        settings = OAuthSettings(
+            credentials=self.credentials, redirect_uri=REDIRECT, clock=lambda: self.now, client_metadata_url=CLIENT
+        )
         async with SafeHttp(LOOPBACK) as http, McpPool() as pool:
             servers = McpServers(http=http, pool=pool, launch=Launcher(), settings={}, oauth=settings)
             oauth = McpOAuth(self.credentials, http, redirect_uri=REDIRECT, clock=lambda: self.now)
@@ -89,6 +94,22 @@ async def test_a_user_consents_and_is_not_asked_again_not_even_by_another_proces
         async with made.started() as process:
             assert await process.call(ALICE) == said("alice@example")
         assert len(made.mcp.authorization.registered) == 1
+
+
+async def test_where_the_server_is_known_by_its_document_it_does_not_register() -> None:
+    async with site(AuthorizationServer(knows_documents=True)) as made:
+        async with made.started() as process:
+            required = await process.call(ALICE)
+            assert isinstance(required, ConsentRequired)
+            assert urllib.parse.parse_qs(urllib.parse.urlsplit(required.url).query)["client_id"] == [CLIENT]
+            document = process.servers.client_document
+            assert document is not None
+            assert (document["client_id"], document["redirect_uris"]) == (CLIENT, [REDIRECT])
+            callback = made.mcp.authorization.consent(required.url, "alice@example")
+        async with made.started() as process:
+            await process.oauth.finish(**callback, caller=ALICE)
+            assert await process.call(ALICE) == said("alice@example")
+        assert made.mcp.authorization.registered == []
 
 
 async def test_the_consent_may_be_finished_by_another_process_after_a_restart() -> None:
@@ -202,6 +223,21 @@ async def test_metadata_that_leads_inside_is_refused() -> None:
             servers = McpServers(http=http, pool=pool, launch=Launcher(), settings={}, oauth=settings)
             with pytest.raises(EgressRefused):
                 await servers.list_tools(parse_mcp(made.mcp.url), ALICE)
+
+
+@pytest.mark.parametrize("page", ["http://login.example/authorize", "http://192.0.2.1/authorize"])
+async def test_nobody_is_sent_to_a_page_without_tls_to_consent(page: str) -> None:
+    async with site(AuthorizationServer(page=page)) as made, made.started() as process:
+        with pytest.raises(ToolFailed, match="not https"):
+            await process.call(ALICE)
+
+
+async def test_a_call_that_is_made_for_nobody_is_refused_and_signs_nobody_in() -> None:
+    async with site() as made, made.started() as process:
+        await process.consented(ALICE, "alice@example.org")
+        with pytest.raises(ToolFailed, match="this call is not made for a user"):
+            await process.call(Caller("acme", ""))
+        assert len(made.mcp.authorization.registered) == 1
 
 
 def test_a_token_is_renewed_before_its_end() -> None:

@@ -6,7 +6,7 @@ from tests.support.mcp_process import Launcher
 from tests.support.processes import wait_ended
 
 from agentvm.errors import ToolFailed
-from agentvm.errors.tool import EgressRefused
+from agentvm.errors.tool import EgressRefused, SecretNotGranted, TierBroken, TierUnavailable, WorkspaceFull
 from agentvm.tools.base import Caller
 from agentvm.tools.mcp import pool as module
 from agentvm.tools.mcp.connection import McpConnection, dial_process
@@ -110,17 +110,42 @@ async def test_a_tenant_has_a_bounded_number_and_the_longest_idle_makes_room(mon
                 assert (await leased(pool, opened, PoolKey("files", "x", "globex"))).usable
 
 
-async def test_an_opening_that_is_refused_is_no_failure_of_the_server() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        EgressRefused("not allowed"),
+        SecretNotGranted("KEY", "stdio:files", "env", None),
+        TierUnavailable("its sandbox is not there"),
+        WorkspaceFull("its files do not fit"),
+    ],
+    ids=lambda refusal: refusal.code,
+)
+async def test_an_opening_that_is_refused_is_no_failure_of_the_server(refusal: ToolFailed) -> None:
     async def refused() -> McpConnection:
-        raise EgressRefused("not allowed")
+        raise refusal
 
     with anyio.fail_after(60):
         async with McpPool() as pool:
             for _ in range(module.RESTARTS_MAX + 1):
-                with pytest.raises(EgressRefused):
+                with pytest.raises(type(refusal)):
                     async with pool.lease(key(), refused):
                         pass
             assert pool.alive == 0
+
+
+async def test_a_jail_that_breaks_is_a_failure_and_the_last_one_is_told() -> None:
+    async def broken() -> McpConnection:
+        raise TierBroken("the launcher has ended")
+
+    with anyio.fail_after(60):
+        async with McpPool() as pool:
+            for _ in range(module.RESTARTS_MAX):
+                with pytest.raises(TierBroken):
+                    async with pool.lease(key(), broken):
+                        pass
+            with pytest.raises(ToolFailed, match=r"3 times within 5 minutes.* The last failure: the launcher has ended"):
+                async with pool.lease(key(), broken):
+                    pass
 
 
 async def test_a_connection_that_answers_nothing_is_replaced() -> None:

@@ -39,6 +39,7 @@ def test_an_image_makes_it_content_in_order() -> None:
     [
         [image(IMAGE_MAX_BYTES + 1)],
         [image() for _ in range(21)],
+        [text("a")] * 201,
         [types.ImageContent(data="no base64!", mime_type="image/png")],
         [types.EmbeddedResource(resource=types.BlobResourceContents(uri="file:///x", blob="%%%"))],
     ],

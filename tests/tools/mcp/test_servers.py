@@ -52,15 +52,10 @@ async def rig() -> AsyncIterator[Rig]:
     assert launcher.running == 0
 
 
-async def test_a_tool_runs_and_its_result_is_checked() -> None:
+async def test_a_tool_runs_and_one_that_is_not_there_is_told() -> None:
     async with rig() as made:
-        schema = {"type": "object", "properties": {"sum": {"type": "integer"}}}
-        add = made.tool("add", output_schema=schema, traits=CallTraits.of("read"))
+        add = made.tool("add", traits=CallTraits.of("read"))
         assert await made.call(add, a=1, b=2) == CallResult(type="json", value={"sum": 3})
-        lie = await made.call(add, text="lie")
-        assert isinstance(lie, CallResult)
-        assert lie.is_error
-        assert "many" in str(lie.value)
         assert (add.effect, add.world, add.repeat, add.timeout_seconds) == ("read", "open", "safe", 60)
         with pytest.raises(ToolFailed, match="has no tool nope"):
             await made.call(made.tool("nope"))

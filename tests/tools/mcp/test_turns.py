@@ -56,7 +56,10 @@ class McpWeb:
 
 
 def settings() -> ToolSettings:
-    servers = {mode: McpServerEntry(argv=(*PROGRAM, mode), sandbox="resource://sandboxes/mcp") for mode in MODES}
+    arguments = {mode: (mode,) for mode in MODES} | {"older": ("good", "legacy")}
+    servers = {
+        name: McpServerEntry(argv=(*PROGRAM, *rest), sandbox="resource://sandboxes/mcp") for name, rest in arguments.items()
+    }
     return ToolSettings(network=ToolNetwork(allow=("127.0.0.1",)), mcp_servers=servers)
 
 
@@ -108,6 +111,9 @@ async def test_an_agent_calls_a_program_in_a_jail_and_nothing_of_it_is_left() ->
         assert added == {"sum": 3}
         assert about["key"].endswith("/c2")
         assert "SHELL" not in about["env"]
+        ended = next(event for event in desk.heard if event["type"] == "turn_response")
+        explained = await desk.ask("tool_explain", turnId=ended["data"]["turnId"], callId="c2")
+        assert (explained["tier"], dict(explained["why"])["process"]) == ("process", "chosen")
         launcher = await launcher_of(desk)
         assert children(launcher)
     assert not await anyio.Path(f"/proc/{launcher}").exists()
@@ -155,7 +161,7 @@ async def test_a_list_that_cannot_be_read_is_refused_when_it_is_published() -> N
         assert "errorCode" not in made
 
 
-@pytest.mark.parametrize(("mode", "why"), [("rug-pull", "describes it otherwise"), ("rename", "no longer offers it")])
+@pytest.mark.parametrize(("mode", "why"), [("rug-pull", "has changed its description"), ("rename", "no longer offers it")])
 async def test_a_tool_that_changed_is_suspended_and_the_others_go_on(
     mode: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,8 +181,8 @@ async def test_a_tool_that_changed_is_suspended_and_the_others_go_on(
 @pytest.mark.parametrize(
     ("mode", "why"),
     [
-        ("crash-call", "has ended"), ("flood", "floods"), ("huge", "a line of more than"), ("liar", "did not finish within"),
-        ("hang-call", "did not finish within"), ("sampling", "asks for model calls"),
+        ("crash-call", "has ended"), ("flood", "too many messages"), ("huge", "a line of more than"),
+        ("liar", "did not finish within"), ("hang-call", "did not finish within"), ("sampling", "requested model calls"),
     ],
 )  # fmt: skip
 async def test_a_hostile_server_fails_its_own_call_and_no_other(mode: str, why: str) -> None:

@@ -13,7 +13,7 @@ from tests.conformance.store import ACME, settle
 
 from agentvm.errors import WritesRefused
 from agentvm.model.ids import SessionId, TurnId
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import SentCall
 from agentvm.model.usage import Usage
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engines.postgres.commits import Bodies
@@ -30,8 +30,8 @@ def write(number: int = 0, *texts: str, now: int = 7, **parts: Any) -> SessionWr
     return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSIONS[number], now=now, messages=messages, **parts)
 
 
-def call(key: str) -> AskedCall:
-    return AskedCall(
+def call(key: str) -> SentCall:
+    return SentCall(
         key=key, call_id="c", at=1, tenant_id=ACME, container_id=HOME, image_id=IMAGE, session_id=SESSION, turn_id=TurnId("t1"),
         driver="d", model="m", own_key=True, input_tokens=3,
     )  # fmt: skip

@@ -6,13 +6,14 @@ from pathlib import Path
 import anyio
 import apsw
 import pytest
+from msgspec import structs
 from tests.conformance.records import image
 from tests.conformance.resource_life import locked
 from tests.conformance.resources import publication, put, resource_id, version_id
 from tests.conformance.store import ACME
 
 from agentvm.errors import MigrationUnknown, StoreFailed
-from agentvm.model.definition import snapshot_of
+from agentvm.model.definition import Definition, snapshot_of
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.engines.sqlite.migrations import (
@@ -39,45 +40,45 @@ def test_every_migration_is_found_in_the_package_in_order() -> None:
     assert "CREATE TABLE messages" in MIGRATIONS[0]
 
 
-@pytest.fixture(scope="module")
-def newest() -> list[str]:
-    """The schema that all migrations make at once."""
-    with closing(apsw.Connection(":memory:")) as fresh:
-        migrate(fresh, MIGRATIONS)
-        return schema(fresh)
+def test_a_database_that_is_migrated_release_by_release_has_the_schema_of_each() -> None:
+    with closing(apsw.Connection(":memory:")) as old:
+        for version in range(1, len(MIGRATIONS) + 1):
+            migrate(old, MIGRATIONS[:version])
+            # Its statistics are no part of it.
+            old.execute("ANALYZE")
+            assert old.pragma("user_version") == version
+            assert read_schema(old) == schema_at(version)
+    assert schema_at(1) != schema_at(len(MIGRATIONS))
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
-def test_every_earlier_schema_arrives_at_the_same_one(version: int, newest: list[str]) -> None:
-    old = apsw.Connection(":memory:")
-    migrate(old, MIGRATIONS[:version])
-    assert old.pragma("user_version") == version
-    migrate(old, MIGRATIONS)
-    assert old.pragma("user_version") == len(MIGRATIONS)
-    assert schema(old) == newest
-
-
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-async def test_an_image_of_an_earlier_schema_is_read_and_can_be_locked(version: int, tmp_path: Path) -> None:
-    old = apsw.Connection(str(tmp_path / "a.db"))
-    migrate(old, MIGRATIONS[:version])
-    built = image()
-    digest, body = snapshot_of(built.definition)
-    old.execute("INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('acme', 'home', 1, 1)")
-    old.execute("INSERT INTO snapshots VALUES (?, ?)", (digest, body))
-    old.execute(
-        "INSERT INTO images (tenant_id, container_id, image_id, session_id, name, definition_name, digest, config, created_at, "
-        "updated_at) VALUES ('acme', 'home', ?, ?, ?, ?, ?, x'7b7d', 1, 1)",
-        (built.image_id, built.session_id, built.name, built.definition_name, digest),
-    )
-    old.close()
+async def test_an_image_of_every_earlier_schema_is_read_and_can_be_locked(tmp_path: Path) -> None:
+    """Each of them has gone through all the migrations after its own."""
+    versions = range(1, len(MIGRATIONS))
+    images = [image(f"img_{version}", f"c{version}", definition=Definition(name=f"helper{version}")) for version in versions]
+    with closing(apsw.Connection(str(tmp_path / "a.db"))) as old:
+        for version, built in zip(versions, images, strict=True):
+            migrate(old, MIGRATIONS[:version])
+            old.execute(
+                "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('acme', ?, 1, 1)",
+                (built.container_id,),
+            )
+            digest, body = snapshot_of(built.definition)
+            old.execute("INSERT INTO snapshots VALUES (?, ?)", (digest, body))
+            old.execute(
+                "INSERT INTO images (tenant_id, container_id, image_id, session_id, name, definition_name, digest, config, "
+                "created_at, updated_at) VALUES ('acme', ?, ?, ?, ?, ?, ?, x'7b7d', 1, 1)",
+                (built.container_id, built.image_id, built.session_id, built.name, built.definition_name, digest),
+            )
     with anyio.fail_after(60):
         async with open_store(tmp_path / "a.db") as store:
-            home = store.tenant(ACME).container(built.container_id)
-            assert await home.get_image(built.image_id) == built
             await put(store, publication())
-            assert await home.rebuild_image(locked(version_id())) is True
-            assert (await store.resources(ACME).dependents(resource_id())).images == (built.image_id,)
+            for built in images:
+                home = store.tenant(ACME).container(built.container_id)
+                assert await home.get_image(built.image_id) == built
+                lock = locked(version_id()).lock
+                assert await home.rebuild_image(structs.replace(built, lock=lock)) is True
+            dependents = (await store.resources(ACME).dependents(resource_id())).images
+    assert sorted(dependents) == sorted(built.image_id for built in images)
 
 
 def test_a_new_file_has_the_schema_of_a_migrated_one_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -176,15 +177,6 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     with anyio.fail_after(60), pytest.raises(StoreFailed):
         async with open_database(tmp_path / "a.db"):
             pass
-
-
-def test_the_schema_of_every_version_is_what_its_migrations_make() -> None:
-    for version in range(1, len(MIGRATIONS) + 1):
-        connection = apsw.Connection(":memory:")
-        migrate(connection, MIGRATIONS[:version])
-        connection.execute("ANALYZE")
-        assert read_schema(connection) == schema_at(version)
-    assert schema_at(1) != schema_at(len(MIGRATIONS))
 
 
 def test_keys_that_were_made_while_authentication_was_off_are_in_force_no_more() -> None:

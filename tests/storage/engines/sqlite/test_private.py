@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.private import close_to_others, make_private, open_to_others
+from agentvm.storage.engines.sqlite.private import is_open_to_others, make_private, restrict_to_owner
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -23,7 +23,7 @@ def test_a_file_is_its_owners_alone_whether_it_was_there_or_not(tmp_path: Path) 
         make_private(path)
         assert mode(path) == 0o600
     assert old.read_text() == "kept"
-    close_to_others(tmp_path / "absent")
+    restrict_to_owner(tmp_path / "absent")
     assert not (tmp_path / "absent").exists()
 
 
@@ -34,7 +34,7 @@ def test_where_nothing_can_be_made_the_next_one_says_so(tmp_path: Path) -> None:
 def test_a_directory_is_open_when_others_may_enter_or_list_it(tmp_path: Path) -> None:
     for bits, is_open in ((0o700, False), (0o755, True), (0o710, True), (0o704, True)):
         tmp_path.chmod(bits)
-        assert open_to_others(tmp_path) == is_open
+        assert is_open_to_others(tmp_path) == is_open
     tmp_path.chmod(0o700)
 
 

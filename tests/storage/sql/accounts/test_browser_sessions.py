@@ -46,7 +46,7 @@ async def test_a_list_has_the_sessions_of_a_user_or_of_a_key_that_are_in_force(s
     assert await names(UserId("u_bob"), "k3") == []
     assert await names(ALICE, "k3", idle_since=5) == []
     await accounts.keys.revoke(KeyId("k3"), 6)
-    await accounts.keys.expire(KeyId("k4"), 8)
+    await accounts.keys.rotate(KeyId("k4"), key("k5"), b"d", now=6, ends_at=8)
     assert await names(ALICE, "k3", now=7) == ["of k4"]
     assert await names(ALICE, "k3", now=8) == []
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 from msgspec.structs import replace
 from tests.conformance.store import ACME
@@ -32,20 +34,20 @@ async def test_channels_are_of_one_tenant_and_their_names_are_their_own(store: S
     other = store.accounts(TenantId("rival")).channels
     assert await other.get(ChannelId("chn_a")) is None
     assert not await other.remove(ChannelId("chn_a"))
-    assert not await other.replace(channel("a"))
+    assert await other.change(ChannelId("chn_a"), partial(replace, enabled=False)) is None
     assert await own.remove(ChannelId("chn_a"))
     assert await store.directory.channels() == ()
 
 
 async def test_a_message_is_heard_once_until_it_is_forgotten(store: Store) -> None:
     own = store.accounts(ACME).channels
-    assert await own.hear(message("early"), 2) is None
+    assert await own.receive(message("early"), 2) is None
     await own.add(channel("a"))
-    assert [await own.hear(message(key), 2) for key in ("m1", "m1", "m2", "m3")] == [True, False, True, None]
+    assert [await own.receive(message(key), 2) for key in ("m1", "m1", "m2", "m3")] == [True, False, True, None]
     first, second = await own.pending(ChannelId("chn_a"), 9)
     assert (first.message_key, second.message_key, first.kept) == ("m1", "m2", {"a": "b"})
     await own.save(replace(first, body=None, done_at=5))
     assert [each.message_key for each in await own.pending(ChannelId("chn_a"), 9)] == ["m2"]
-    assert await own.hear(message("m1", at=6), 9) is False
-    assert await own.hear(message("m9", at=KEPT_MS + 6), 9) is True
-    assert await own.hear(message("m1", at=KEPT_MS + 7), 9) is True
+    assert await own.receive(message("m1", at=6), 9) is False
+    assert await own.receive(message("m9", at=KEPT_MS + 6), 9) is True
+    assert await own.receive(message("m1", at=KEPT_MS + 7), 9) is True

@@ -15,7 +15,7 @@ from tests.conformance.store import ACME, settle
 from agentvm.model.ledger import Credit
 from agentvm.model.quota_part import WALLET, LimitKey, PartNeed
 from agentvm.storage.engine import open_shared
-from agentvm.storage.sql.accounts.quota_parts import SHARE, PartStore, TakenPart
+from agentvm.storage.sql.accounts.quota_parts import SHARE, ClaimedPart, PartStore
 from agentvm.storage.sql.nodes import Claim, NodeStore
 from agentvm.storage.sql.store import Store
 
@@ -41,7 +41,7 @@ def parts(node: Node) -> PartStore:
     return node[0].accounts(ACME).quota_parts
 
 
-async def take(node: Node, adding: int, limit: int, used: int = 0, key: LimitKey = TOKENS) -> TakenPart:
+async def take(node: Node, adding: int, limit: int, used: int = 0, key: LimitKey = TOKENS) -> ClaimedPart:
     return await parts(node).take(key, PartNeed(used, adding, limit))
 
 

@@ -31,7 +31,7 @@ TEXTS = st.sampled_from(("apple", "banana"))
 
 
 @dataclass
-class Known:
+class ExistingPart:
     """What the model holds of one resource."""
 
     resource_id: ResourceId
@@ -57,7 +57,7 @@ class ResourceMachine(RuleBasedStateMachine):
         self.portal = self.portal_context.__enter__()
         self.store_context = self.portal.wrap_async_context_manager(open_store(None))
         self.store: Store = self.store_context.__enter__()
-        self.known: dict[tuple[str, str], Known] = {}
+        self.known: dict[tuple[str, str], ExistingPart] = {}
         self.reserved: set[tuple[str, str]] = set()
         self.number = 0
 
@@ -94,7 +94,7 @@ class ResourceMachine(RuleBasedStateMachine):
         except Conflict:
             assert place in self.reserved
             return
-        known = self.known.setdefault(place, Known(published.resource.resource_id))
+        known = self.known.setdefault(place, ExistingPart(published.resource.resource_id))
         assert published.created is (rank not in known.versions)
         if published.created:
             known.versions[rank], known.written[rank] = content, version

@@ -1,9 +1,11 @@
+import pytest
 from tests.conformance.accounts import tenant
 from tests.conformance.erasing import erase
 from tests.conformance.resource_life import locked
 from tests.conformance.resources import on, publication, put, resource_id, version_id
 from tests.conformance.store import ACME, settle
 
+from agentvm.errors import StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
@@ -23,6 +25,16 @@ async def test_what_is_deleted_leaves_no_row_behind(database: SqliteDatabase, st
     await put(store, publication(version="2.0.0", dependencies=[on(version_id(), "own")]))
     await store.resources(ACME).delete(resource_id(), force=False, now=2)
     assert await database.read(rows) == before
+
+
+async def test_a_deletion_that_breaks_off_reserves_no_name_without_a_version(database: SqliteDatabase, store: Store) -> None:
+    await put(store, publication())
+    planted = "CREATE TRIGGER planted BEFORE DELETE ON resources BEGIN SELECT raise(ABORT, 'planted'); END"
+    await database.write(lambda connection: connection.fetch(planted))
+    with pytest.raises(StoreFailed, match="planted"):
+        await store.resources(ACME).delete(resource_id(), force=False, now=2)
+    counts = await database.read(rows)
+    assert (counts["resources"], counts["resource_versions"]) == (1, 1)
 
 
 async def test_what_is_deleted_by_force_keeps_only_its_name(database: SqliteDatabase, store: Store) -> None:

@@ -13,7 +13,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sql.sessions.index import PREVIEW_CHARACTERS, TOOL_CHARACTERS, entry_of, index_older, key_of, tend
-from agentvm.storage.sql.sessions.pending import take_in
+from agentvm.storage.sql.sessions.pending import index_pending
 from agentvm.storage.sql.store import Store
 
 
@@ -103,7 +103,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
             assert read is not None
             assert (read.last_message_at, read.preview) == (1, None)
             assert await database.write(lambda connection: index_older(connection, 3))
-            assert await take_in(database)
+            assert await index_pending(database)
             assert await database.read(lambda connection: found(connection, "北")) == [6, 7, 8]
             # What is said meanwhile is in once, also in a place below.
             await home.log(SESSION).record(messages=[message("new", "北")], now=2)
@@ -111,7 +111,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
         async with open_database(tmp_path / "a.db") as database:
             while await database.write(lambda connection: index_older(connection, 3)):
                 pass
-            assert await take_in(database)
+            assert await index_pending(database)
             assert await database.read(lambda connection: found(connection, "北")) == [1, 3, 4, 5, 6, 7, 8, 9]
             assert not await database.write(lambda connection: index_older(connection, 3))
             read = await Store(database).tenant(ACME).container(HOME).get_session(SESSION)
@@ -127,7 +127,7 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
             home = Store(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))
-            assert await take_in(database)
+            assert await index_pending(database)
             assert await database.read(lambda connection: found(connection, "fresh")) == [4]
             assert await database.read(lambda connection: found(connection, "old")) == [1]
 
@@ -136,7 +136,7 @@ async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(store
     home = await settle(store, image())
     for number in range(12):
         await home.log(SESSION).record(messages=[message(f"m{number}", f"word{number} same")], now=2)
-        assert await take_in(database)
+        assert await index_pending(database)
 
     def pieces(connection: SqliteConnection) -> int:
         return int(connection.fetch("SELECT count(DISTINCT segid) FROM message_fts_idx")[0][0])

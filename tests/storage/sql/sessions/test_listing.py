@@ -24,7 +24,7 @@ acts = st.tuples(
 
 
 @dataclass
-class Known:
+class ExistingPart:
     key: int
     active_at: int
     pinned: bool = False
@@ -37,7 +37,7 @@ class Known:
 class Model:
     """What the store should know."""
 
-    sessions: dict[str, Known] = field(default_factory=lambda: {SESSION: Known(0, 1)})
+    sessions: dict[str, ExistingPart] = field(default_factory=lambda: {SESSION: ExistingPart(0, 1)})
 
     def order(self, archived: bool | None) -> list[str]:
         shown = [name for name, one in self.sessions.items() if not one.deleted and archived in (None, one.archived)]
@@ -50,7 +50,7 @@ async def act(store: Store, model: Model, what: str, which: int, now: int) -> No
     if what == "add":
         name = f"s{len(model.sessions)}"
         await home.add_session(session(name, now=now))
-        model.sessions[name] = Known(len(model.sessions), now)
+        model.sessions[name] = ExistingPart(len(model.sessions), now)
         return
     name = list(model.sessions)[which % len(model.sessions)]
     one, named = model.sessions[name], SessionId(name)

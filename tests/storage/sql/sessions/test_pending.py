@@ -15,7 +15,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sessions import MessageSearch
-from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, put_in, take_in
+from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, index_pending, put_in
 from agentvm.storage.sql.store import Store
 
 
@@ -54,7 +54,7 @@ async def test_a_message_that_two_have_cut_is_put_in_once(store: Store, database
     for some in (first, second):
         await database.write(lambda connection, some=some: put_in(connection, some.messages))  # type: ignore[misc]
     assert await search(store, "hello") == ["m1"]
-    assert not await take_in(database)
+    assert not await index_pending(database)
 
 
 async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: Store, database: SqliteDatabase) -> None:
@@ -82,7 +82,7 @@ async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: St
     for number in range(3):
         await record(store, *[message(f"m{number}-{each}", f"word{each}") for each in range(500)])
     await record(store, message("late", "hello"), tenant=RIVAL)
-    piece = await take_in(database)
+    piece = await index_pending(database)
     assert piece is not None
     assert piece.more
     assert 1_501 not in await database.read(pending)
@@ -122,7 +122,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(sto
     await settle(store, image())
     await record(store, message("m1", "hello"), message("m2", "hello"))
     await database.write(lambda connection: connection.fetch("UPDATE all_messages SET body = x'00' WHERE position = 1"))
-    assert await take_in(database)
+    assert await index_pending(database)
     assert await database.read(pending) == []
     assert await database.read(lambda connection: connection.fetch("SELECT rowid FROM message_fts")) == [(2,)]
 

@@ -16,7 +16,7 @@ from agentvm.model.ids import MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
-from agentvm.storage.retention import SessionPlace
+from agentvm.storage.retention import SessionAddress
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sql.store import Store
 
@@ -136,7 +136,7 @@ async def test_a_history_as_it_stood_has_nothing_that_was_said_since_what_came_a
         await commit(store, said("u1", "a"), answered("a1", "b"), said("u2", "c"), answered("a2", "d"))
         await commit(store, rewind=rewinding("r1", "u2", "a2", at=7))
         await commit(store, rewind=rewinding("r2", "a1", at=20))
-        assert (await store.tenant(ACME).retention().drop_rewound(SessionPlace(HOME, SESSION), 10)).messages == 2
+        assert (await store.tenant(ACME).retention().drop_rewound(SessionAddress(HOME, SESSION), 10)).messages == 2
         await commit(store, answered("new", "e"))
         stood = await mine(store).history(SESSION, MessageId("a1"), 10**9)
         assert [one.id for one in stood or ()] == ["u1", "a1"]

@@ -16,7 +16,7 @@ from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
-from agentvm.storage.retention import SessionPlace
+from agentvm.storage.retention import SessionAddress
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sql.sessions import rewinding, rewound_ranges
 from agentvm.storage.sql.sessions.rewound_ranges import settle_ranges
@@ -81,7 +81,7 @@ async def observe(store: Store, ids: Sequence[str], rewinds: Sequence[str]) -> d
         "rewinds": await sessions.rewinds(SESSION),
         "stood": {one: _ids(await sessions.history(SESSION, MessageId(one), 10**9)) for one in ids},
         "carried": [message.id for message in (await carrier.read(HOME, SESSION, history, 0)).messages],
-        "here": await carrier.sessions_here({SESSION: ids[0] if ids else None}),
+        "here": await carrier.existing_sessions({SESSION: ids[0] if ids else None}),
         "told": [message.id for message in await home.log(SESSION).get_messages([MessageId(one) for one in ids])],
     }
 
@@ -158,7 +158,7 @@ async def test_retention_waits_for_a_rewind_that_is_not_settled() -> None:
         await settle(store, image())
         await commit(store, *map(spoken, NAMES))
         await commit(store, rewind=taking("r", NAMES[1:]))
-        retention, place = store.tenant(ACME).retention(), SessionPlace(HOME, SESSION)
+        retention, place = store.tenant(ACME).retention(), SessionAddress(HOME, SESSION)
         assert (await retention.drop_rewound(place, 100)).messages == 0
         while await settle_some(store):
             pass

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -10,12 +11,13 @@ from tests.conformance.store import ACME, RIVAL, raises, settle
 from tests.support.examples import examples
 
 from agentvm.errors import InvalidInput
-from agentvm.model.ids import ContainerId, MessageId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.turn import Turn
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.sessions.listing import scope
+from agentvm.storage.sql.sessions.turns import RECENT_MS
 from agentvm.storage.sql.store import Store
 
 
@@ -53,6 +55,13 @@ async def test_turns_of_all_sessions_are_listed_by_age_or_by_what_they_took(stor
     assert await found(store, outcome="completed", order="slowest", limit=1) == ["d"]
     assert await found(store, session_id=SESSION) == ["c", "a"]
     assert await found(store, since=41) == []
+    assert await found(store, changed_since=60) == ["d", "a"]
+    assert await found(store, image_id=IMAGE, changed_since=30) == ["d", "c", "a"]
+    assert await found(store, image_id=ImageId("img_other")) == []
+    counted = await mine(store).turns(TurnQuery(now=1_000, counts=True, limit=1, since=20))
+    assert ([one.turn_id for one in counted.items], counted.total) == (["d"], 3)
+    following = await mine(store).turns(TurnQuery(now=1_000, counts=True, limit=1, since=20, after=counted.next))
+    assert ([one.turn_id for one in following.items], following.total) == (["c"], 3)
     assert await raises(InvalidInput, mine(store).turns(TurnQuery(after="?")))
 
 
@@ -75,36 +84,73 @@ async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: Store, 
     assert "active_at>?" in plan
 
 
+async def steps_of(store: Store, database: SqliteDatabase, query: TurnQuery, turns: list[str]) -> int:
+    """What a list of all of a tenant's turns takes SQLite, in its own steps."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    await database.read(lambda connection: connection.raw.set_progress_handler(count, 1))
+    page = await store.tenant(ACME).sessions(None).turns(query)
+    await database.read(lambda connection: connection.raw.set_progress_handler(None))
+    assert [one.turn_id for one in page.items] == turns
+    return steps
+
+
+async def test_the_newest_turns_of_a_tenant_are_found_without_a_visit_to_each_session(
+    store: Store, database: SqliteDatabase
+) -> None:
+    home = await settle(store, image())
+    hour = 60 * RECENT_MS
+    for number in range(100):
+        await home.add_session(session(f"s{number}"))
+        await run(store, f"t{number}", number * hour + 1, 5, f"s{number}")
+    newest = TurnQuery(now=99 * hour + 2, limit=1)
+    # A connection reads the schema before its first statement.
+    await store.tenant(ACME).sessions(None).turns(newest)
+    few = await steps_of(store, database, newest, ["t99"])
+    all_of_them = await steps_of(store, database, replace(newest, order="slowest"), ["t99"])
+    assert few * 4 < all_of_them
+
+
 @settings(max_examples=examples(20, 400), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.none() | st.integers(0, 30), st.booleans()), max_size=12),
     st.sampled_from(["newest", "slowest"]),
     st.integers(1, 5),
     st.none() | st.integers(0, 31),
+    st.booleans(),
+    st.sampled_from([1, RECENT_MS, 20 * RECENT_MS]),
 )
 def test_pages_are_what_a_naive_reader_sorts(
-    runs: list[tuple[int, int | None, bool]], order: Any, limit: int, since: int | None
+    runs: list[tuple[int, int | None, bool]], order: Any, limit: int, since: int | None, all_containers: bool, spread: int
 ) -> None:
+    now = 1_000 * spread
+
     async def check() -> None:
         async with open_store(None) as store:
             home = await settle(store, image())
             await home.add_session(session("other"))
             made = [
-                await run(store, f"t{number}", at, took, "other" if elsewhere else SESSION)
+                await run(store, f"t{number}", at * spread, took, "other" if elsewhere else SESSION)
                 for number, (at, took, elsewhere) in enumerate(runs)
             ]
-            kept = [(one, number) for number, one in enumerate(made) if since is None or one.accepted_at >= since]
+            oldest = None if since is None else since * spread
+            kept = [(one, number) for number, one in enumerate(made) if oldest is None or one.accepted_at >= oldest]
 
             def rank(item: tuple[Turn, int]) -> tuple[int, int]:
                 one, number = item
-                by = one.accepted_at if order == "newest" else (one.ended_at or 1_000) - one.accepted_at
+                by = one.accepted_at if order == "newest" else (one.ended_at or now) - one.accepted_at
                 return by, number
 
             naive = [one.turn_id for one, _ in sorted(kept, key=rank, reverse=True)]
             pages, after = list[str](), None
             while True:
-                wanted = TurnQuery(order=order, now=1_000 + len(pages), limit=limit, since=since, after=after)
-                page = await mine(store).turns(wanted)
+                wanted = TurnQuery(order=order, now=now + len(pages), limit=limit, since=oldest, after=after)
+                page = await store.tenant(ACME).sessions(None if all_containers else [HOME]).turns(wanted)
                 pages += [one.turn_id for one in page.items]
                 after = page.next
                 if after is None:

@@ -4,11 +4,11 @@ from tests.conformance.records import HOME, IMAGE, SESSION, image, turn
 from tests.conformance.store import ACME, RIVAL, settle
 
 from agentvm.model.ids import SessionId, TurnId, UserId
-from agentvm.model.ledger import AskedCall
+from agentvm.model.ledger import SentCall
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql.store import Store
 
-CALL = AskedCall(
+CALL = SentCall(
     key="m1.1",
     call_id="m1",
     at=5,
@@ -64,6 +64,6 @@ async def test_only_calls_of_no_open_turn_are_left_for_the_start(store: Store) -
     await log.record(turns=[turn("t1")], now=1)
     for call in (CALL, msgspec.structs.replace(CALL, key="s.1", turn_id=TurnId("summary"))):
         await store.accounts(ACME).asked.add(call)
-    assert [call.key for call in await store.list_asked()] == ["s.1"]
+    assert [call.key for call in await store.list_sent_calls()] == ["s.1"]
     await log.record(turns=[turn("t1", outcome="completed", ended=2)], now=2)
-    assert [call.key for call in await store.list_asked()] == ["m1.1", "s.1"]
+    assert [call.key for call in await store.list_sent_calls()] == ["m1.1", "s.1"]
