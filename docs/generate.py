@@ -88,10 +88,10 @@ def events_md() -> str:
         "`data` is [events.json](events.json). The envelope, who receives what, and the order of events are in "
         "[protocol.md](protocol.md).",
         "",
-        "A member marked `?` may be absent.",
+        "A field marked `?` is optional.",
         "",
-        "One frame is not in the catalogue because it tells of nothing: `server_hello`, the first of each connection, whose "
-        "`data` is empty. It asks whether the client takes [the reliable form](protocol.md#the-reliable-form).",
+        "One frame is not in the catalogue, because it is not an event: `server_hello`, the first of each connection, whose "
+        "`data` is empty. It detects whether the client supports [the reliable form](protocol.md#the-reliable-form).",
     ]
     for category in dict.fromkeys(kind.category for kind in sorted(CATALOGUE.values(), key=lambda kind: kind.category)):
         lines += ["", f"## {category}", "", "| type | source, intent | data | |", "|---|---|---|---|"]
@@ -112,9 +112,9 @@ def commands_md() -> str:
         "and errors are in [protocol.md](protocol.md); [commands.json](commands.json) has a JSON Schema of "
         "each. Commands marked + are AgentVM's own; AgentX 1.x has the others.",
         "",
-        "A request's `data` also carries `requestId`, and a reply's `data` repeats it. A reply's `data` may carry `error` and "
-        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`; those marked "
-        "+ do so for a member of `data` that they do not have, which the others ignore as 1.x does.",
+        "The `data` of a request also has a `requestId`, which the reply repeats. The `data` of a reply can have `error` and "
+        "`errorCode`; its other fields may then be empty. Any command can fail with `invalid_input`; those marked + also for "
+        "an unknown field of `data`, which the others ignore as 1.x does. A field marked `?` is optional.",
     ]
     for name, kind in COMMANDS.items():
         lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", _note(name)]
@@ -129,7 +129,7 @@ def commands_md() -> str:
         if about := records[record].get("description"):
             # Python 3.13 removes the indentation of docstrings itself.
             lines += [_camel(cleandoc(str(about))), ""]
-        lines += _table("member", _members(records[record]))
+        lines += _table("field", _members(records[record]))
     return "\n".join(lines) + "\n"
 
 

@@ -3,7 +3,7 @@
 //   node examples/translator.mjs German < letter.txt
 //   node examples/translator.mjs --zh 简体中文 < letter.txt      the same agent with a Chinese prompt
 //
-// AVM_WS names another server. Needs Node 22 or newer and `make console`, which builds the client.
+// AVM_WS names another server, AVM_KEY an API key where one is needed. Needs Node 22 or newer and `make console`, which builds the client.
 import { createAgentX, remoteRuntime } from "../clients/typescript/dist/index.js";
 
 const [language = "English", ...rest] = process.argv.slice(2).filter((word) => word !== "--zh");
@@ -21,9 +21,11 @@ async function readInput() {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-const agentx = createAgentX(remoteRuntime({ url: process.env.AVM_WS ?? "ws://localhost:8080/ws" }));
+const agentx = createAgentX(remoteRuntime({ url: process.env.AVM_WS ?? "ws://localhost:8080/ws", key: process.env.AVM_KEY }));
 try {
-  const image = await agentx.images.build(agent, { variables: { targetLanguage: language } }, "translations");
+  const name = `${agent} ${language}`;
+  const built = (await agentx.images.list("translations")).find((image) => image.name === name);
+  const image = built ?? (await agentx.images.build(agent, { name, variables: { targetLanguage: language } }, "translations"));
   for (const paragraph of (await readInput()).split(/\n{2,}/).filter((text) => text.trim() !== "")) {
     const session = await agentx.runtime.sessions.create(image.imageId);
     for await (const event of (await session.resume()).stream(paragraph.trim())) {
