@@ -16,7 +16,7 @@ from agentvm.blueprint.definition import Definitions
 from agentvm.cluster.adoption import Adopter
 from agentvm.cluster.bus import Hearing, Seal
 from agentvm.cluster.mailbox import OPERATION, Mailbox
-from agentvm.cluster.membership import Membership, open_membership, while_leading
+from agentvm.cluster.membership import Membership, after_each_end, open_membership, while_leading
 from agentvm.cluster.notices import NoticeBoard
 from agentvm.cluster.quota_parts import PartExchange
 from agentvm.cluster.relay import EventRelay
@@ -237,6 +237,9 @@ async def _start_tasks(vm: AgentVM, ended: list[Ended], background: BackgroundWo
     await tasks.start(vm.relays.run)
     # One node of a cluster does these for all.
     tasks.start_soon(while_leading, vm.membership, vm.webhooks.run)
+    resume = vm.knowledge.indexer.resume
+    again = resume if vm.membership is None else partial(after_each_end, vm.membership, resume)
+    tasks.start_soon(while_leading, vm.membership, again)
     # These change sessions, so the turns that may be left in them must be known.
     for later in (vm.collect, eraser.run, vm.run_schedules):
         tasks.start_soon(_once_recovered, vm.runtime, partial(while_leading, vm.membership, later))

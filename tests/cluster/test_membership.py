@@ -6,7 +6,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from agentvm.cluster.membership import Membership, open_membership, while_leading
+from agentvm.cluster.membership import Membership, after_each_end, open_membership, while_leading
 from agentvm.errors import StoreFailed
 from agentvm.errors.cluster import NodeFenced
 from agentvm.model.node import NodeReport
@@ -138,6 +138,24 @@ async def test_one_node_does_what_is_done_for_all_and_another_follows_when_it_en
         membership.note_beat()
         with anyio.fail_after(60):
             await began.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_others_have_left_is_looked_for_whenever_one_has_ended_and_not_when_one_comes() -> None:
+    membership = member(FakeNodes())
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(after_each_end, membership, look)
+        for up, expected in (([1], 1), ([1, 2, 3], 1), ([1, 3], 2), ([1, 3], 2), ([1, 4], 3), ([1], 4)):
+            membership.rows = tuple(row(node_id, "up", 0) for node_id in up)
+            membership.note_beat()
+            await anyio.wait_all_tasks_blocked()
+            assert looks == expected
         tasks.cancel_scope.cancel()
 
 

@@ -40,6 +40,20 @@ async def test_an_older_index_serves_until_the_new_one_has_all_documents() -> No
             assert len(await vm.store.knowledge(DEFAULT_TENANT).search(new, pieces_of("tea"), 3)) == 1
 
 
+async def test_what_a_process_has_not_read_when_it_ended_is_read_by_the_next() -> None:
+    async with opened() as vm:
+        await vm.store.collections(DEFAULT_TENANT).create("books", 1)
+        await put(vm, "a.txt", "green tea")
+        await idle(vm).refresh(DEFAULT_TENANT, "books")
+        assert await vm.knowledge.indexer.states(DEFAULT_TENANT, "books", 1) == {}
+        await vm.knowledge.indexer.resume()
+        with anyio.fail_after(60):
+            while not await vm.knowledge.indexer.states(DEFAULT_TENANT, "books", 1):
+                await anyio.lowlevel.checkpoint()
+            await vm.knowledge.indexer.serve(DEFAULT_TENANT, "books", IndexForm(), 1)
+        assert await vm.store.list_unfinished_indexes(0, 10) == ()
+
+
 async def test_a_search_says_what_is_not_read_yet_and_what_cannot_be() -> None:
     async with opened() as vm:
         await vm.store.collections(DEFAULT_TENANT).create("books", 1)

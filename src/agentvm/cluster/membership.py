@@ -182,3 +182,13 @@ async def while_leading(membership: Membership | None, task: Callable[[], Corout
             while membership.is_leading():
                 await membership.wait_beat()
             tasks.cancel_scope.cancel()
+
+
+async def after_each_end(membership: Membership, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs a task now, and again whenever another node has ended, until cancelled."""
+    while True:
+        await task()
+        up = membership.up
+        while up <= membership.up:
+            up = membership.up
+            await membership.wait_beat()

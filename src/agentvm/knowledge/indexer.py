@@ -30,6 +30,10 @@ logger = get_logger(__name__)
 
 SETTLE_SECONDS = 20
 """How long a search waits for documents that are being read."""
+LOOK_SECONDS = 0.5
+"""Time between two looks of a search that waits: another node may be reading them."""
+UNFINISHED_MAX = 500
+"""Unfinished indexes that one query returns."""
 WANTED_MAX = 10_000
 """Indexes that wait to be worked on; one that is left out is asked for by its next search."""
 FORMS_MAX = 4
@@ -60,8 +64,24 @@ class CollectionIndexer:
     async def refresh(self, tenant_id: TenantId, collection_id: str) -> None:
         """Requests an update of every index of a changed collection; of the default one if there is none."""
         forms = [form for _, form in await self._store.collection_indexes(tenant_id).forms(collection_id)]
-        for form in forms or [str(IndexForm())]:
+        if not forms:
+            # A row, so that another process continues when this one ends.
+            forms = [str(IndexForm())]
+            await self._store.collection_indexes(tenant_id).ensure(collection_id, forms[0])
+        for form in forms:
             self.want(IndexRequest(tenant_id, collection_id, form))
+
+    async def resume(self) -> None:
+        """Continues the indexes that this process, or another node, has left unfinished when it ended."""
+        after = 0
+        try:
+            while page := await self._store.list_unfinished_indexes(after, UNFINISHED_MAX):
+                for unfinished in page:
+                    self.want(IndexRequest(unfinished.tenant_id, unfinished.collection_id, unfinished.form))
+                after = page[-1].index_key
+        except AgentVMError as error:
+            # The next search of each continues it.
+            logger.error("indexes_not_resumed", code=error.code, error=str(error))
 
     async def states(self, tenant_id: TenantId, collection_id: str, revision: int) -> dict[str, ReadState]:
         """Returns the progress of the documents of a revision in the newest index, by name."""
@@ -84,7 +104,8 @@ class CollectionIndexer:
             with anyio.move_on_after(SETTLE_SECONDS):
                 moved = self._moved
                 while (await indexes.progress(index_key, revision))[1]:
-                    await moved.wait()
+                    with anyio.move_on_after(LOOK_SECONDS):
+                        await moved.wait()
                     moved = self._moved
         index = await indexes.whole(index_key, revision)
         documents, missing = await indexes.progress(index_key, revision)

@@ -11,14 +11,15 @@ from typing import NamedTuple
 from agentvm.model.collection import CollectionDocument
 from agentvm.model.ids import TenantId
 from agentvm.model.knowledge import DocumentProblem
-from agentvm.storage.sql.collections import IN_REVISION
+from agentvm.storage.sql.collections import ERASED, IN_REVISION
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.knowledge import SLICE_CHUNKS_MAX, CompleteIndex, IndexedChunk, add_to_index, drop_index_slice
 from agentvm.storage.sql.records import Columns, TenantScope
 
 CLAIM_MS = 5 * 60_000
-"""A claim of another node that is older than this is taken over: reading one document takes a minute at most."""
+"""A claim of another node that is older than this is taken over: reading one document takes a minute at most. That of a node
+that has ended is taken over at once."""
 PROBLEMS_MAX = 100
 """Documents that could not be read and are told with one search."""
 
@@ -42,7 +43,9 @@ _NEXT = f"""
 SELECT d.document_key, {_DOCUMENT.select("d.")}
 FROM collection_documents AS d LEFT JOIN knowledge_reads AS r ON r.document_key = d.document_key AND r.index_key = ?2
 WHERE d.collection_key = ({_OWN}) AND d.deleted_at IS NULL
-  AND (r.document_key IS NULL OR (r.read_at IS NULL AND (r.node_id = ?3 OR r.begun_at < ?4)))
+  AND (r.document_key IS NULL OR (r.read_at IS NULL AND (
+    r.node_id = ?3 OR r.begun_at < ?4 OR r.node_id NOT IN (SELECT node_id FROM nodes WHERE state = 'up')
+  )))
 ORDER BY d.removed_in IS NOT NULL, d.document_key LIMIT 1
 """
 _CLAIM = """
@@ -81,6 +84,25 @@ SELECT d.document, r.read_at, r.chunks, r.problem
 FROM collection_documents AS d JOIN knowledge_reads AS r ON r.document_key = d.document_key AND r.index_key = ?2
 WHERE d.collection_key = ({_OWN}) AND {IN_REVISION.format("?3")}
 """
+_UNFINISHED = f"""
+SELECT k.index_key, c.tenant_id, c.collection_id, k.form
+FROM knowledge_indexes AS k JOIN collections AS c USING (collection_key)
+WHERE k.index_key > ? AND c.collection_id NOT LIKE '{ERASED}%' AND EXISTS (
+    SELECT 1 FROM collection_documents AS d
+    LEFT JOIN knowledge_reads AS r ON r.document_key = d.document_key AND r.index_key = k.index_key
+    WHERE d.collection_key = k.collection_key AND d.deleted_at IS NULL AND d.removed_in IS NULL AND r.read_at IS NULL
+)
+ORDER BY k.index_key LIMIT ?
+"""
+
+
+class UnfinishedIndex(NamedTuple):
+    """An index that lacks documents of the newest revision of its collection."""
+
+    index_key: int
+    tenant_id: TenantId
+    collection_id: str
+    form: str
 
 
 class ClaimedDocument(NamedTuple):
@@ -182,6 +204,11 @@ class CollectionIndexes(TenantScope):
 
         while await self._database.write(write):
             pass
+
+
+def read_unfinished_indexes(connection: Connection, after: int, limit: int) -> tuple[UnfinishedIndex, ...]:
+    """Returns unfinished indexes of all tenants, by their keys."""
+    return tuple(map(UnfinishedIndex._make, connection.fetch(_UNFINISHED, (after, limit))))
 
 
 def _number(row: Sequence[int]) -> int:

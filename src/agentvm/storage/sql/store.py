@@ -19,7 +19,7 @@ from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.storage.sql.accounts.sent_calls import read_left, read_left_by_ended
 from agentvm.storage.sql.attachments import collect_attachments, drop_released
 from agentvm.storage.sql.carry import Carrier
-from agentvm.storage.sql.collection_indexes import CollectionIndexes
+from agentvm.storage.sql.collection_indexes import CollectionIndexes, UnfinishedIndex, read_unfinished_indexes
 from agentvm.storage.sql.collections import CollectionStore, tidy_slice
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import ContainerStore
@@ -201,6 +201,10 @@ class Store(Scope):
 
     def collection_indexes(self, tenant_id: TenantId) -> CollectionIndexes:
         return CollectionIndexes(self._database, tenant_id, self.node_id)
+
+    async def list_unfinished_indexes(self, after: int, limit: int) -> tuple[UnfinishedIndex, ...]:
+        """Indexes of collections that lack documents, of all tenants, by their keys."""
+        return await self._database.read(partial(read_unfinished_indexes, after=after, limit=limit))
 
     def collections(self, tenant_id: TenantId) -> CollectionStore:
         return CollectionStore(self._database, tenant_id)
