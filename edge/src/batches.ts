@@ -29,9 +29,9 @@ export function scopeOf(image: Image): { containerId: string; imageId: string; s
 
 /** What is told of an agent that has started. */
 export function registeredBatch(image: Image, agentId: string): Batch {
-  const { containerId, imageId, name } = image;
+  const { containerId, imageId, sessionId, name } = image;
   const at = Date.now();
-  const data = { containerId, agentId, definitionName: name, registeredAt: at, imageId };
+  const data = { containerId, agentId, definitionName: name, registeredAt: at, imageId, sessionId };
   return unnumbered({ containerId, agentId }, tell("agent_registered", data, at));
 }
 
@@ -42,7 +42,7 @@ export function stoppedBatch(image: Image): Batch {
   return unnumbered(
     scopeOf(image),
     tell("session_destroyed", { sessionId, agentId, containerId }, at),
-    tell("agent_unregistered", { containerId, agentId, imageId }, at),
+    tell("agent_unregistered", { containerId, agentId, imageId, sessionId }, at),
   );
 }
 

@@ -122,9 +122,11 @@ function instanceId({ agentId, sessionId }: Scope): string | undefined {
 }
 
 function notification(scope: Scope, event: Numbered, type: string, source: string, category: string, data: unknown): string {
-  const { imageId, containerId, sessionId, turnId } = scope;
-  const named = event.type === "agent_registered" || event.type === "agent_unregistered" ? event.data.imageId : imageId;
-  const context = { instanceId: instanceId(scope), imageId: named, containerId, sessionId };
+  const { containerId } = scope;
+  const { imageId, sessionId } = event.type === "agent_registered" || event.type === "agent_unregistered" ? event.data : scope;
+  // A stop is told by the session, and is also one of the events of the turn that it ends.
+  const turnId = event.type === "interrupted" ? event.data.turnId : scope.turnId;
+  const context = { instanceId: instanceId(scope), imageId, containerId, sessionId };
   const request = turnId !== undefined && source === "runtime" ? { requestId: `req_${turnId.replace(/^turn_/, "")}` } : {};
   const told = { type, timestamp: event.at, source, category, intent: "notification", ...request, data, context };
   const params = { topic: sessionId ?? "global", event: told, ...(event.seq > 0 ? { seq: event.seq } : {}) };

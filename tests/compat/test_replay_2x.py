@@ -1,7 +1,7 @@
 """The recorded conversations of an unmodified 2.9 client, played against our server."""
 
 import pytest
-from tests.support.replay_2x import TRANSCRIPTS, load, open_playing, order_of
+from tests.support.replay_2x import TRANSCRIPTS, load, open_playing, order_of, unlike_recorded
 
 NO_REGISTRY = "providers are settings of the server: they are listed, and changed elsewhere"
 QUEUED = "T15: a message waits for the turn before it, it is not refused"
@@ -49,19 +49,24 @@ _REASONS: dict[str, dict[str, str]] = {
     "20": {
         NO_REGISTRY: (
             "llm.list 1, llm.default 2, llm.create 3, llm.create 4, llm.create 5, llm.get 6, llm.list 8, llm.update 9, "
-            "llm.default 11, llm.default 12, llm.default 15, image.run 17, llm.delete 19, llm.delete 20, llm.list 21"
+            "llm.update 10, llm.default 11, llm.default 12, llm.default 15, image.run 17, llm.default 18, llm.delete 19, "
+            "llm.delete 20, llm.list 21"
         )
     },
     "21": {
         "T5: a container is never another's": "instance.list 9",
-        NO_ZOMBIE: "instance.list 14, message.send 15, image.messages 20",
+        NO_ZOMBIE: "instance.list 14, message.send 15, instance.destroy 17, image.run 19, image.messages 20",
     },
     "22": {
         "T12: an update does not end a running turn": "message.send 5, image.messages 9",
     },
     "23": {NAMED: "image.list 11, image.list 13", NO_REGISTRY: "llm.list 12"},
     "24": {
-        EARLIER: "container.create 1, container.get 2, container.list 3, agent.list 5, agent.destroyAll 7, prototype.list 10",
+        EARLIER: (
+            "container.create 1, container.get 2, container.list 3, agent.get 4, agent.list 5, agent.destroy 6, "
+            "agent.destroyAll 7, agent.interrupt 8, prototype.list 10, workspace.read 11, workspace.list 12, "
+            "message.truncateAfter 13"
+        ),
         "what an image embodies holds, and a model that nobody provides is refused": "image.create 18",
     },
     "25": {TURN_FAILS: "message.send 6, message.send 7"},
@@ -106,6 +111,8 @@ async def test_a_recorded_client_is_answered(name: str) -> None:
         await playing.play(records)
     assert playing.problems == []
     assert playing.used == set(differing(name))
+    events = [event for client in playing.clients.values() for event in client.events]
+    assert list(unlike_recorded(records, events)) == []
     if len(playing.clients) == 1 and name[:2] not in OTHER_ORDER:
         (ours,) = (order_of(client.types) for client in playing.clients.values())
         told = iter(ours)

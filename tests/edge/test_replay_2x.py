@@ -18,9 +18,10 @@ SAME = "as it was recorded"
 NO_FILES = "files of agents are on servers"
 _EDGE: dict[str, dict[str, str]] = {
     "05": {"the image says which model answers": "message.send 5"},
+    "12": {"a message that waits is stored when its turn begins": "image.messages 10"},
     "14": {"there are as many providers as PROVIDERS names": "llm.list 5"},
     "17": {NO_FILES: "os.write 11, os.read 12"},
-    "19": {NO_FILES: "os.write 3, os.write 5, os.list 6, os.list 7, os.read 8, os.list 18"},
+    "19": {NO_FILES: "os.write 3, os.write 5, os.list 6, os.list 7, os.read 8, os.write 16, os.list 18"},
     "24": {SAME: "container.create 1, container.get 2, container.list 3, prototype.list 10, image.create 18"},
 }
 

@@ -84,15 +84,16 @@ def test_agents_are_instances_there_and_back() -> None:
         definition_name="d",
         registered_at=1,
         image_id=ImageId("img_1"),
+        session_id=SessionId("sess_1"),
     )
-    ((created,), (destroyed,)) = (
-        told(begun, scope),
-        told(AgentUnregistered(container_id=ContainerId("c1"), agent_id=AgentId("agent_7"), image_id=ImageId("img_1")), scope),
+    ended = AgentUnregistered(
+        container_id=ContainerId("c1"), agent_id=AgentId("agent_7"), image_id=ImageId("img_1"), session_id=SessionId("sess_1")
     )
+    ((created,), (destroyed,)) = told(begun, scope), told(ended, scope)
     assert created["event"]["type"] == "agent_created"
     assert created["event"]["data"] == {"instanceId": "inst_7", "imageId": "img_1", "containerId": "c1"}
     assert destroyed["event"]["type"] == "agent_destroyed"
-    assert destroyed["event"]["context"]["imageId"] == "img_1"
+    assert all((each["topic"], each["event"]["context"]) == ("sess_1", CONTEXT) for each in (created, destroyed))
 
 
 def test_a_failure_is_the_event_that_clients_show_and_the_one_they_know() -> None:
@@ -102,12 +103,13 @@ def test_a_failure_is_the_event_that_clients_show_and_the_one_they_know() -> Non
 
 
 def test_an_interrupt_of_a_turn_is_passed_on_and_has_an_effect() -> None:
-    def interrupted(turn_id: TurnId | None) -> list[str]:
+    def interrupted(turn_id: TurnId | None) -> list[tuple[str, str | None]]:
         data = Interrupted(agent_id=AgentId("agent_7"), container_id=ContainerId("c1"), turn_id=turn_id)
-        return [params["event"]["type"] for params in told(data)]
+        events = [params["event"] for params in told(data, msgspec.structs.replace(TURN, turn_id=None))]
+        return [(event["type"], event.get("requestId")) for event in events]
 
-    assert interrupted(TurnId("turn_9")) == ["interrupt", "interrupted"]
-    assert interrupted(None) == ["interrupt"]
+    assert interrupted(TurnId("turn_9")) == [("interrupt", "req_9"), ("interrupted", "req_9")]
+    assert interrupted(None) == [("interrupt", None)]
 
 
 def test_a_rewind_names_the_message_that_stays_even_without_an_agent() -> None:

@@ -34,6 +34,7 @@ async def test_a_session_has_one_agent_however_often_it_is_started() -> None:
         assert heard[0]["data"] == {
             "containerId": "c1",
             "imageId": image.image_id,
+            "sessionId": image.session_id,
             "agentId": first.agent_id,
             "definitionName": "Chat",
             "registeredAt": heard[0]["data"]["registeredAt"],

@@ -1,7 +1,9 @@
 """Replay of AgentX 2.x — plays the client's side of a recorded transcript and compares our answers with the recorded ones.
 
 Ids are bound by role: the first time a recorded id meets one of ours, and from then on the one is sent for the other. A result
-must have the members of the recorded one, ours may have more; and the events of a turn must come in the recorded order.
+must have the members of the recorded one, of the same types, ours may have more; and the words that clients depend on must be
+the same. An error must have the recorded code, or one that says more than "failed". The events of a turn must come in the
+recorded order, and each must have the recorded envelope and members.
 """
 
 import json
@@ -25,8 +27,8 @@ from agentvm.model.usage import Usage
 Json = dict[str, Any]
 TRANSCRIPTS = Path(__file__).resolve().parent.parent / "compat" / "transcripts_2x"
 
-NOT_OURS = {"osId", "metadata", "mcpServers"}
-"""Members of results that name parts which this server does not have, or which it puts elsewhere."""
+NOT_OURS = {"osId", "metadata", "mcpServers", "output"}
+"""Members of results that name parts which this server does not have, or which it puts elsewhere, and what tools answered."""
 TOLD_IN_ORDER = (
     *("user_message", "message_start", "text_delta", "thinking_delta", "tool_use_start", "tool_use_stop", "message_stop"),
     *("assistant_message", "tool_result_message", "conversation_end", "turn_response", "error", "interrupted"),
@@ -34,6 +36,27 @@ TOLD_IN_ORDER = (
 """Events whose order the reducer of the client depends on."""
 AWAITED = ("message_start", "text_delta", "tool_use_start", "tool_use_stop")
 """Events after which the recorded client did something: it is not done before."""
+WORDS = {"role", "subtype", "type", "lifecycle", "exists", "success", "reused"}
+"""Members whose value clients depend on."""
+FAILED, SAYS_MORE = -32000, (-32602, 404)
+"""What the recorded server answers whenever something fails, and how ours tells a wrong request and what is not there."""
+ENVELOPES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("runtime", "message"): ("user_message", "message_start", "message_delta", "message_stop"),
+    ("runtime", "stream"): ("text_delta", "thinking_delta", "input_json_delta", "interrupt", "rewind"),
+    ("runtime", "tool"): ("tool_use_start", "tool_use_stop", "tool_result"),
+    ("runtime", "error"): ("interrupted", "error", "error_received"),
+    ("runtime", "lifecycle"): ("agent_created", "agent_destroyed"),
+    ("agent", "message"): ("assistant_message", "tool_result_message", "error_message"),
+    ("agent", "state"): (
+        *("conversation_start", "conversation_responding", "conversation_end", "tool_planned", "tool_executing"),
+        "error_occurred",
+    ),
+    ("agent", "turn"): ("turn_request", "turn_response"),
+}
+"""The recorded types of events by source and category, which the transcripts here leave out."""
+NAMED = {"instanceId", "imageId", "containerId", "sessionId"}
+"""What the recorded context of every event names."""
+_KINDS = {kind: envelope for envelope, kinds in ENVELOPES.items() for kind in kinds}
 _ID = re.compile(r"(img|sess|inst|msg)_[a-z0-9_]+")
 
 _MODEL = re.compile(r"(claude|gpt)-fake-[a-z0-9]+")
@@ -171,7 +194,9 @@ class Playing:
         self.problems += [f"{name}: {difference}" for difference in differences]
 
     def _differences(self, theirs: Json, ours: Json) -> Iterator[str]:
-        if ("result" in theirs) != ("result" in ours):
+        is_refused = "error" in theirs and "error" in ours
+        codes = [answer["error"]["code"] for answer in (theirs, ours)] if is_refused else []
+        if ("result" in theirs) != ("result" in ours) or (codes and not _says_as_much(*codes)):
             yield f"recorded {json.dumps(theirs)[:200]}, ours {json.dumps(ours)[:200]}"
         elif "result" in theirs:
             yield from self._missing(theirs["result"], ours["result"], "")
@@ -184,6 +209,8 @@ class Playing:
                     continue
                 if name not in ours:
                     yield f"{path}.{name} is missing"
+                elif name in WORDS and isinstance(value, str | bool) and value != ours[name]:
+                    yield f"{path}.{name} is {ours[name]!r}, not {value!r}"
                 else:
                     yield from self._missing(value, ours[name], f"{path}.{name}")
         elif isinstance(theirs, list) and isinstance(ours, list):
@@ -193,8 +220,32 @@ class Playing:
                 yield from self._missing(one, other, f"{path}[{number}]")
         elif isinstance(theirs, str) and isinstance(ours, str) and _ID.fullmatch(theirs) and _ID.fullmatch(ours):
             self.bound.setdefault(theirs, ours)
-        elif (theirs is None) != (ours is None):
+        elif type(theirs) is not type(ours):
             yield f"{path} is {ours!r}, not {theirs!r}"
+
+
+def _says_as_much(theirs: int, ours: int) -> bool:
+    return theirs == ours or (theirs == FAILED and ours in SAYS_MORE)
+
+
+def unlike_recorded(records: Iterable[Json], events: Iterable[Json]) -> Iterator[str]:
+    """What events lack of the recorded ones of their type: the envelope, or members that all of these have."""
+    members: dict[str, set[str]] = {}
+    for record in records:
+        if "event" in record:
+            members[record["event"]] = members.get(record["event"], set(record["data"])) & set(record["data"])
+    for event in events:
+        kind, data, context = event["type"], event["data"], set(event["context"])
+        if kind not in _KINDS or (kind == "error" and "sessionId" not in context):
+            # A refused message is told by an `error` of our own.
+            continue
+        is_of_turn = event["source"] == "runtime" and event["category"] != "lifecycle" and kind not in ("interrupt", "rewind")
+        if (event["source"], event["category"], event["intent"]) != (*_KINDS[kind], "notification") or context != NAMED:
+            yield f"{kind} has another envelope: {event}"
+        if is_of_turn and not str(event.get("requestId")).startswith("req_"):
+            yield f"{kind} names no request"
+        if lost := members.get(kind, set()) - data.keys():
+            yield f"{kind} has no {lost}"
 
 
 @asynccontextmanager

@@ -9,11 +9,11 @@ export type Scope = { containerId?: string; imageId?: string; agentId?: string; 
 /** The data of every event, by its type. */
 export interface Events {
   /** An agent started. `definitionName` holds the image's name, as 1.x has it. */
-  agent_registered: { containerId: string; agentId: string; definitionName: string; registeredAt: number; imageId?: string };
+  agent_registered: { containerId: string; agentId: string; definitionName: string; registeredAt: number; imageId?: string; sessionId?: string };
   /** The conversation was handed over to another agent of the image, which answers from now on; `agent` is its URI, empty for the image's own. */
   agent_switched: { turnId: string; agent: string; name: string };
   /** An agent ended. */
-  agent_unregistered: { containerId: string; agentId: string; imageId?: string };
+  agent_unregistered: { containerId: string; agentId: string; imageId?: string; sessionId?: string };
   /** A model call ended with text. The id is that of `message_start`. */
   assistant_message: AssistantMessage;
   /** A container was created. */

@@ -59,6 +59,7 @@ class AgentRegistered(ContainerEvent):
     definition_name: str
     registered_at: int
     image_id: ImageId | None = None
+    session_id: SessionId | None = None
 
 
 class AgentUnregistered(ContainerEvent):
@@ -66,6 +67,7 @@ class AgentUnregistered(ContainerEvent):
     container_id: ContainerId
     agent_id: AgentId
     image_id: ImageId | None = None
+    session_id: SessionId | None = None
 
 
 class SessionEvent(EventData):

@@ -148,7 +148,9 @@ def _refuse(peer: Peer, call: RpcCall, error: AgentVMError) -> None:
     if call.method == SEND:
         named = _named(call)
         instance_id = named.instance_id or named.agent_id
-        peer.channel.send(encode_send_error(problem, error.code, named.image_id, instance_id, peer.vm.clock()))
+        if instance_id or named.image_id:
+            # An event that names neither would be taken for one of every conversation.
+            peer.channel.send(encode_send_error(problem, error.code, named.image_id, instance_id, peer.vm.clock()))
     peer.channel.send(encode_problem(call.id, problem))
 
 

@@ -261,7 +261,11 @@ def _rewind(event: Event, data: lifecycle.SessionRewound) -> dict[str, object]:
 
 def _notification(event: Event, kind: str, source: str, category: str, data: object) -> str:
     about = event.data if isinstance(event.data, _AGENT_EVENTS) else None
-    head = _head(event.scope, kind, source, category, about)
+    scope = event.scope
+    if isinstance(event.data, lifecycle.Interrupted) and event.data.turn_id is not None:
+        # Told by the session, and also one of the events of the turn that it stops.
+        scope = msgspec.structs.replace(scope, turn_id=event.data.turn_id)
+    head = _head(scope, kind, source, category, about)
     seq = f',"seq":{event.seq}' if event.seq else ""
     return f'{head}{event.timestamp},"data":{encode(data)}}}{seq}}}}}'
 
@@ -281,7 +285,7 @@ def _head(scope: EventScope, kind: str, source: str, category: str, about: Agent
 def _context(scope: EventScope, about: AgentEvent | None = None) -> _Context:
     agent_id, image_id, session_id = scope.agent_id, scope.image_id, scope.session_id
     if about is not None:
-        agent_id, image_id = about.agent_id, about.image_id
+        agent_id, image_id, session_id = about.agent_id, about.image_id, about.session_id
     instance_id = None if agent_id is None else instance_of(agent_id)
     if instance_id is None and session_id is not None:
         # No agent is in memory. An event without an instance would be taken for one of every conversation.

@@ -136,6 +136,7 @@ class Runtime:
                 definition_name=image.name,
                 registered_at=self._ports.clock(),
                 image_id=image.image_id,
+                session_id=session_id,
             )
             self.broadcast(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), event)
         return agent, present is not None
@@ -207,7 +208,9 @@ class Runtime:
             return
         await announce_shutdown(agent)
         self._unstored.keep(agent.writer)
-        event = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id)
+        event = lifecycle.AgentUnregistered(
+            container_id=agent.container_id, agent_id=agent.agent_id, image_id=agent.image_id, session_id=agent.session_id
+        )
         if not is_sub_session(agent.session_id):
             self.broadcast(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), event)
 
