@@ -195,8 +195,7 @@ class Runtime:
         return SessionFollower(self.broadcaster, self.replay, place, after)
 
     async def stop_agent(self, present: Present, *, ends_parked: bool = False) -> None:
-        """Ends its turns, then the agent, and sends the events; with `ends_parked` a parked turn, too. Stopping twice is as
-        once."""
+        """Ends its turns, then the agent, and sends the events; with `ends_parked` a parked turn, too. Twice is as once."""
         agent = await self._wake(present) if isinstance(present, Sleeper) else present
         if agent is None:
             return
