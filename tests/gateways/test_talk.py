@@ -60,7 +60,7 @@ async def test_the_container_of_a_request_is_never_one_out_of_reach() -> None:
         everywhere, bound = talk_of(world), talk_of(world, containers=("home",))
         several = talk_of(world, containers=("user-*",))
         of_user = talk_of(world, user_id=world.acme.user_id, containers=("user-alice", "shared"))
-        assert everywhere.container(None) == "default"
+        assert everywhere.container(None) == everywhere.container(None, "") == "default"
         assert everywhere.container("named", "bob") == "named"
         assert everywhere.container(None, "bob") == several.container(None, "bob") == "user-bob"
         assert bound.container(None, "bob") == "home"

@@ -87,7 +87,7 @@ class Talk:
         context = self.context()
         if named is not None:
             return context.workspace.container_id(named)
-        if end_user is None or self.principal.user_id is not None or _is_bound(self.principal):
+        if not end_user or self.principal.user_id is not None or _is_bound(self.principal):
             return context.images.home()
         container_id = ContainerId(f"user-{end_user}")
         if not self.principal.reaches(container_id):

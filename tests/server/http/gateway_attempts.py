@@ -11,6 +11,7 @@ from agentvm.gateways.agui.run_body import AgUiBody
 from agentvm.gateways.ai_sdk.chat_body import UiChatBody
 from agentvm.gateways.anthropic.message_body import MessagesBody
 from agentvm.gateways.langgraph.commands import COMMANDS, CommandBody
+from agentvm.gateways.langgraph.errors import refuse
 from agentvm.gateways.langgraph.run_body import RunBody
 from agentvm.gateways.mcp.messages import McpMessage
 from agentvm.gateways.openai.chat_body import ChatBody
@@ -104,6 +105,8 @@ def gateway_attempts(names: dict[str, str]) -> Iterator[tuple[str, str, str, obj
         filled = path
         for name, meaning in route.names.items():
             filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
+        is_told = "{" not in filled.replace("{checkpoint}", "") or route.handler is refuse
+        assert is_told, f"{method} {path}: say in the names of the route what those of its path mean"
         body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
         # A body that names nothing is that of a list, which is the asker's own.
         if filled != path or any(name in msgspec.json.encode(body).decode() for name in names.values()):

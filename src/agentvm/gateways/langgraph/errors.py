@@ -24,7 +24,7 @@ def shape(problem: GatewayProblem) -> ShapedProblem:
 async def refuse(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Refuses a request that LangGraph's server supports and this one does not."""
     talk.principal.require("agent:use")
-    raise NotAvailable("This server has no store, no crons, no batches and no assistants made by clients")
+    raise NotAvailable("This server has no store, no crons, no batches, no assistants of clients, and deletes no single runs")
 
 
 _REFUSED = (
