@@ -158,8 +158,8 @@ async def check_a_collection_is_deleted_with_all_it_has(store: Store) -> None:
     assert index_key is not None
     await indexed(store, index_key, **{f"d{number}": "green tea" for number in range(5)})
     with patch.object(collections, "TIDIED_MAX", 2):
-        assert await books.delete("books")
-    assert not await books.delete("books")
+        assert await books.delete("books", 9)
+    assert not await books.delete("books", 9)
     assert await books.list() == ()
     assert await store.knowledge(ACME).search(await indexes.whole(index_key, 5), pieces("tea"), 5) == []
     await books.create("books", 2)

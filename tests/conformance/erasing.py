@@ -108,10 +108,10 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     assert uploaded.size
 
 
-async def fill_collection(store: Store, tenant: TenantId) -> None:
+async def fill_collection(store: Store, tenant: TenantId, words: str = "secret") -> None:
     """A collection with a document, and an index that has read it."""
     await store.collections(tenant).create("books", 1)
-    words = f"secret of {tenant}"
+    words = f"{words} of {tenant}"
     await store.collections(tenant).put("books", io.BytesIO(words.encode()), "a", words, "text/plain", 2)
     indexes = store.collection_indexes(tenant)
     index_key = await indexes.ensure("books", "1/800/100/")

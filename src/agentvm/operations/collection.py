@@ -121,7 +121,7 @@ async def delete(context: Context, request: CollectionDelete) -> None:
     """
     context.target = request.collection_id
     usage = await _store(context).usage(request.collection_id)
-    if not await _store(context).delete(request.collection_id):
+    if not await _store(context).delete(request.collection_id, context.vm.clock()):
         raise _missing(request.collection_id)
     await context.workspace.free_storage(usage.bytes)
 

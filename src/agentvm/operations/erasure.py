@@ -13,7 +13,7 @@ operation = OperationGroup("erasures")
 
 
 class ErasureView(Record):
-    """An erasure of a container, of the traces of a user in containers of others, or else of a tenant.
+    """An erasure of a container, of the traces of a user in containers of others, of the words of a `target`, or else of a tenant.
 
     Once it is `emptied` the rows are gone, and traces may be left in the files of the database.
     """
@@ -21,6 +21,8 @@ class ErasureView(Record):
     tenant_id: TenantId
     container_id: ContainerId | None = None
     user_id: UserId | None = None
+    target: str | None = None
+    """A deleted collection or document of one, as `collections/handbook`, or the id of a deleted resource."""
     asked_at: int
     emptied: bool
 

@@ -134,7 +134,7 @@ class SavedCollections:
 
     async def _remove(self, collection_id: str) -> None:
         used = (await self._store.usage(collection_id)).bytes
-        await self._store.delete(collection_id)
+        await self._store.delete(collection_id, self.workspace.clock())
         await self.workspace.free_storage(used)
 
     @property

@@ -17,12 +17,14 @@ Breathe = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """A container, the marks of a user in the containers of others, or else a tenant."""
+    """A container, the marks of a user in the containers of others, the words of a deleted `target`, or else a tenant."""
 
     erasure_id: int
     tenant_id: TenantId
     container_id: ContainerId | None
     user_id: UserId | None
+    target: str | None = None
+    """A collection, as `collections/handbook`, or the id of a resource."""
     asked_at: int
     emptied: bool
     """Whether the rows are gone; traces may be left in the files."""

@@ -37,7 +37,7 @@ from agentvm.storage.sql.attachments import (
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import Columns, TenantScope
-from agentvm.storage.sql.rows import refuse_deleted
+from agentvm.storage.sql.rows import note_traces, refuse_deleted
 
 TIDIED_MAX = 100
 """Passages or documents that one commit drops."""
@@ -244,6 +244,7 @@ class CollectionStore(TenantScope):
                 rows = connection.fetch(_LIVING, (collection_key, document))
                 if not rows:
                     return None
+                note_traces(connection, self._tenant_id, f"collections/{collection_id}", now)
                 revision = connection.fetch(_NEXT, (now, collection_key))[0][0]
                 return sum(_bury(connection, row, revision, now) for row in rows)
             return None
@@ -260,6 +261,7 @@ class CollectionStore(TenantScope):
             for collection_key, revision in connection.fetch(_KEY, (self._tenant_id, collection_id)):
                 oldest = min(before, revision)
                 connection.execute(_FORGET, (oldest, collection_key, oldest))
+                note_traces(connection, self._tenant_id, f"collections/{collection_id}", now)
                 return int(collection_key), oldest
             return None
 
@@ -277,9 +279,16 @@ class CollectionStore(TenantScope):
         await self.tidy()
         return freed
 
-    async def delete(self, collection_id: str) -> bool:
+    async def delete(self, collection_id: str, now: int) -> bool:
         """Deletes a collection with all revisions. Its name is free at once."""
-        if not await self._execute(_ERASE, (self._tenant_id, collection_id)):
+
+        def write(connection: Connection) -> bool:
+            if not connection.execute(_ERASE, (self._tenant_id, collection_id)):
+                return False
+            note_traces(connection, self._tenant_id, f"collections/{collection_id}", now)
+            return True
+
+        if not await self._database.write(write):
             return False
         await self.tidy()
         return True

@@ -46,6 +46,12 @@ def refuse_deleted(connection: Connection, tenant_id: TenantId) -> None:
         raise not_found("Tenant", tenant_id)
 
 
+def note_traces(connection: Connection, tenant_id: TenantId, target: str, now: int) -> None:
+    """Lets the eraser remove the words of something deleted from the search index and the file: SQLite only marks them."""
+    connection.execute("DELETE FROM erasures WHERE tenant_id = ? AND target = ?", (tenant_id, target))
+    connection.execute("INSERT INTO erasures (tenant_id, target, asked_at) VALUES (?, ?, ?)", (tenant_id, target, now))
+
+
 def is_present(table: str) -> str:
     """The condition that a row does not belong to an arrival that is still hidden."""
     return f"""

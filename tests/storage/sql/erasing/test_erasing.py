@@ -1,11 +1,14 @@
 """What was erased is not in the files of the database any more: they are read as bytes."""
 
+import io
 import random
 from pathlib import Path
 
 import anyio
 import apsw
+import pytest
 from tests.conformance import erasing as suite
+from tests.conformance import knowledge as knowledge_suite
 from tests.conformance.erasing import erase
 from tests.conformance.records import image, session
 from tests.conformance.store import ACME, settle
@@ -31,6 +34,36 @@ async def test_no_word_of_an_erased_container_is_left_in_the_files(tmp_path: Pat
         left = [path.read_bytes(), path.with_name("agentvm.db-wal").read_bytes()]
     assert [found.count(b"planted") for found in left] == [0, 0]
     assert left[0].count(b"nearby") > MESSAGES
+    assert healthy(path)
+
+
+@pytest.mark.parametrize("how", ["document", "revisions", "collection", "resource"])
+async def test_no_word_of_a_deleted_document_is_left_in_the_files(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    async with open_store(path) as store:
+        books = store.collections(ACME)
+        await suite.fill_collection(store, ACME, words="planted nearby")
+        base, version = await knowledge_suite.published(store, "base")
+        built = await store.knowledge(ACME).build(version, "1", [knowledge_suite.chunk("planted")], (), 5)
+        assert built is not None
+        if how != "resource":
+            await store.resources(ACME).delete(base, force=False, now=8)
+        match how:
+            case "document":
+                await books.delete_document("books", "a", 9)
+            case "revisions":
+                await books.put("books", io.BytesIO(b"other"), "a", None, None, 8)
+                await books.forget("books", 2, 9)
+            case "collection":
+                await books.delete("books", 9)
+            case _:
+                await books.delete("books", 8)
+                await store.resources(ACME).delete(base, force=False, now=9)
+        assert "planted" in str(path.read_bytes()) + str(path.with_name("agentvm.db-wal").read_bytes())
+        assert {erasure.target for erasure in await store.erasing.pending()} == {"collections/books", base}
+        await erase(store)
+        left = [path.read_bytes(), path.with_name("agentvm.db-wal").read_bytes()]
+    assert [found.count(b"planted") for found in left] == [0, 0]
     assert healthy(path)
 
 

@@ -29,7 +29,7 @@ TRIES_MAX = 20
 """How often in a row readers of an older state may be in the way; then it is put off."""
 
 _PENDING = """
-SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
+SELECT erasure_key, tenant_id, container_id, user_id, target, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
 """
 _IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
 
@@ -133,12 +133,13 @@ class Erasing(Scope):
 
 
 def _decode(row: Sequence[Any]) -> Erasure:
-    erasure_key, tenant_id, container_id, user_id, asked_at, emptied = row
+    erasure_key, tenant_id, container_id, user_id, target, asked_at, emptied = row
     return Erasure(
         erasure_id=erasure_key,
         tenant_id=tenant_id,
         container_id=container_id,
         user_id=user_id,
+        target=target,
         asked_at=asked_at,
         emptied=bool(emptied),
     )

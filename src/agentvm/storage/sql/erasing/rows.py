@@ -143,7 +143,7 @@ _EMPTIED = """
 UPDATE erasures SET journal_entry = (SELECT coalesce(max(entry), 0) FROM journal) WHERE erasure_key = ?
 """
 _ERASURE = """
-SELECT erasure_key, tenant_id, container_id, user_id, asked_at, salt, ledger_place FROM erasures
+SELECT erasure_key, tenant_id, container_id, user_id, target, asked_at, salt, ledger_place FROM erasures
 WHERE erasure_key = ? AND journal_entry IS NULL
 """
 
@@ -155,6 +155,7 @@ class ErasureJob(NamedTuple):
     tenant_id: TenantId
     container_id: ContainerId | None
     user_id: UserId | None
+    target: str | None
     asked_at: int
     salt: bytes
     ledger_place: int
@@ -181,12 +182,18 @@ def advance(connection: Connection, erasure_key: int) -> Advanced:
     """The next step of an erasure; the last one notes that no rows are left."""
     for row in connection.fetch(_ERASURE, (erasure_key,)):
         job = ErasureJob(*row)
-        for step in _OF_USER if job.user_id is not None else _OF_CONTAINER if job.container_id is not None else _OF_ALL:
+        for step in _steps_of(job):
             done = step(connection, job)
             if done is not None:
                 return done
         connection.execute(_EMPTIED, (erasure_key,))
     return Advanced(more=False)
+
+
+def _steps_of(job: ErasureJob) -> tuple[Step, ...]:
+    if job.target is not None:
+        return _OF_TARGET
+    return _OF_USER if job.user_id is not None else _OF_CONTAINER if job.container_id is not None else _OF_ALL
 
 
 def _mark(connection: Connection, job: ErasureJob) -> Advanced | None:
@@ -250,6 +257,11 @@ def _drop_memories(connection: Connection, job: ErasureJob) -> Advanced | None:
 def _drop_collections(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes the collections of a tenant with their documents and indexes."""
     return MORE if erase_collections(connection, job.tenant_id) or tidy_slice(connection) else None
+
+
+def _tidy_collections(connection: Connection, job: ErasureJob) -> Advanced | None:
+    """Deletes the rest of deleted documents, if a crash has left any."""
+    return MORE if tidy_slice(connection) else None
 
 
 def _drop_released(connection: Connection, job: ErasureJob) -> Advanced | None:
@@ -349,6 +361,7 @@ _SAID: tuple[Step, ...] = (
     _mark, _drop_sessions, _drop_deliveries, _drop_schedules, _drop_images, _drop_attachments, _drop_channel_messages,
     _drop_memories, _drop_released, _drop_large_blobs,
 )  # fmt: skip
+_OF_TARGET: tuple[Step, ...] = (_tidy_collections, _drop_large_blobs)
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
 _OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (

@@ -8,6 +8,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.collect import DROPPED_MAX, drop_unused_versions, drop_version, unused_versions_of
 from agentvm.storage.sql.resources.read import read_dependents
 from agentvm.storage.sql.resources.rows import encode, uri_of
+from agentvm.storage.sql.rows import note_traces
 
 _OWN = "SELECT resource_key FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
 _SOME_OWN = "SELECT resource_key FROM resources WHERE tenant_id = ? AND deleted_at IS NULL LIMIT ?"
@@ -50,6 +51,7 @@ def begin(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, 
         if not force:
             _refuse_in_use(tenant_id, read_dependents(connection, tenant_id, resource_key))
         _bury(connection, resource_key, now)
+        note_traces(connection, tenant_id, resource_id, now)
         return int(resource_key)
     return None
 
