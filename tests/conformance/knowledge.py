@@ -2,6 +2,9 @@
 
 from array import array
 
+import pytest
+
+from agentvm.errors import NotAvailable
 from agentvm.model.knowledge import DocumentProblem, Passage
 from agentvm.model.resource import ResourceId, VersionId
 from agentvm.storage.sql.knowledge import CANDIDATES_MAX, SLICE_CHUNKS_MAX, IndexedChunk
@@ -110,6 +113,11 @@ async def check_the_nearest_vectors_come_first(store: Store) -> None:
     assert [passage.text for _, passage in found] == ["north", "east"]
     assert len(await knowledge.nearest(built, wanted, 9)) == 3
     assert await store.knowledge(RIVAL).nearest(built, wanted, 9) == []
+    # An embedder whose model was exchanged under the same name.
+    with pytest.raises(NotAvailable, match="another length"):
+        await knowledge.nearest(built, array("f", [0.1] * 16).tobytes(), 9)
+    other = array("f", (1.0, 0.1, 0.1)).tobytes()
+    assert await knowledge.nearest(built, other, 9) == []
 
 
 async def check_vectors_of_positive_numbers_are_told_apart(store: Store) -> None:

@@ -3395,7 +3395,7 @@ export interface EntryView {
   number: number;
 }
 
-/** An erasure of a container, of the traces of a user in containers of others, of the words of a `target`, or else of a tenant. */
+/** An erasure of a container, of a user's traces in containers of others, of the words of a `target`, or else of a tenant. */
 export interface ErasureView {
   tenantId: string;
   containerId?: string;

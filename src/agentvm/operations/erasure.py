@@ -13,7 +13,7 @@ operation = OperationGroup("erasures")
 
 
 class ErasureView(Record):
-    """An erasure of a container, of the traces of a user in containers of others, of the words of a `target`, or else of a tenant.
+    """An erasure of a container, of a user's traces in containers of others, of the words of a `target`, or else of a tenant.
 
     Once it is `emptied` the rows are gone, and traces may be left in the files of the database.
     """

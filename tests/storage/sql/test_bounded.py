@@ -53,6 +53,7 @@ EXCUSED = {
     "DELETE FROM runs WHERE tenant_id = ? AND source_id": "the last runs of one schedule, which are bounded",
     "DELETE FROM secrets WHERE tenant_id = ? AND name LIKE": "the keys of one image, one for each provider",
     "UPDATE arriving_messages {}": "one session of an import",
+    "DELETE FROM erasures WHERE tenant_id = ? AND target": "the one erasure of a target, which the new one replaces",
     "UPDATE collections SET collection_id": "the collections of one tenant, a thousand at most",
     "UPDATE collection_documents SET added_in = ? WHERE collection_key": "the documents of one imported collection",
     "UPDATE collection_documents SET removed_in": "the one document of that name in the newest revision",

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from agentvm.errors import NotAvailable
 from agentvm.model.knowledge import DocumentProblem, Passage
 from agentvm.model.resource import VersionId
 from agentvm.storage.sql.collections import IN_REVISION
@@ -65,12 +66,18 @@ FROM knowledge_chunks AS c JOIN knowledge_indexes AS k ON k.index_key = c.index_
 WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.chunk_key IN ({numbers_of("?3")}) AND {_SEEN.format("?4")}
 """
 _CHUNKS = f"SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, c.heading, c.page {_NAMED}"
-_VECTORS = f"SELECT c.chunk_key, c.vector {_NAMED}"
+_VECTORS = f"SELECT c.chunk_key, c.vector {_NAMED} AND length(c.vector) = ?5"
+_HAS_VECTORS = "SELECT 1 FROM knowledge_chunks WHERE index_key = ? AND vector IS NOT NULL LIMIT 1"
 _OPEN = f"""
 SELECT c.first, c.text, c.title FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
 WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first < ?4 AND c.beyond > ?5 AND {_SEEN.format("?6")}
 ORDER BY c.first
 """
+
+_OTHER_DIMENSIONS = (
+    "The embedder returns vectors of another length than when the documents were indexed; give the new model another name in "
+    "tools.embedder.model, and they are indexed again"
+)
 
 _problems = msgspec.json.Decoder(tuple[DocumentProblem, ...]).decode
 
@@ -153,18 +160,21 @@ class KnowledgeStore(TenantScope):
     async def nearest(self, index: CompleteIndex, vector: bytes, limit: int) -> list[tuple[int, Passage]]:
         """Returns the passages whose vectors are nearest to one of length 1, the best first.
 
-        Candidates are those whose bits differ least (`signs_of`); only their vectors are read and compared.
+        Candidates are those whose bits differ least (`signs_of`); only their vectors are read and compared. `NotAvailable` if
+        all vectors of the index have another number of dimensions.
         """
 
         def read(connection: Connection) -> list[tuple[int, Passage]]:
             for keys_max in _widening(CANDIDATES_MAX):
                 keys = connection.search.find_nearest(index.index_key, signs_of(vector), keys_max)
                 named = msgspec.json.encode(keys).decode()
-                rows = connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision))
+                rows = connection.fetch(_VECTORS, (self._tenant_id, index.index_key, named, index.revision, len(vector)))
                 if len(rows) >= CANDIDATES_MAX or len(keys) < keys_max:
                     break
+            if not keys and connection.fetch(_HAS_VECTORS, (index.index_key,)):
+                raise NotAvailable(_OTHER_DIMENSIONS)
             numbers = array("f", vector)
-            weighed = [(-sum(map(mul, numbers, array("f", bytes(body)))), key) for key, body in rows if body is not None]
+            weighed = [(-sum(map(mul, numbers, array("f", bytes(body)))), key) for key, body in rows]
             return self._passages(connection, index, [key for _, key in nsmallest(limit, weighed)])
 
         return await self._database.read(read)

@@ -47,7 +47,7 @@ def refuse_deleted(connection: Connection, tenant_id: TenantId) -> None:
 
 
 def note_traces(connection: Connection, tenant_id: TenantId, target: str, now: int) -> None:
-    """Lets the eraser remove the words of something deleted from the search index and the file: SQLite only marks them."""
+    """Lets the eraser remove the words of a deleted document or resource from the files: SQLite only marks them."""
     connection.execute("DELETE FROM erasures WHERE tenant_id = ? AND target = ?", (tenant_id, target))
     connection.execute("INSERT INTO erasures (tenant_id, target, asked_at) VALUES (?, ?, ?)", (tenant_id, target, now))
 

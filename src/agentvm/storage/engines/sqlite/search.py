@@ -25,7 +25,7 @@ _CHUNK_HITS = """
 SELECT bm25(knowledge_fts), rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY bm25(knowledge_fts), rowid LIMIT ?
 """
 _ADD_SIGNS = "INSERT INTO knowledge_signs (index_key, chunk_key, signs) VALUES (?, ?, ?)"
-_SIGNS = "SELECT chunk_key, signs FROM knowledge_signs WHERE index_key = ?"
+_SIGNS = "SELECT chunk_key, signs FROM knowledge_signs WHERE index_key = ? AND length(signs) = ?"
 _NEAREST = """
 SELECT chunk_key FROM knowledge_signs WHERE index_key = ?1 AND length(signs) = length(?2)
 ORDER BY vec_distance_hamming(vec_bit(signs), vec_bit(?2)), chunk_key LIMIT ?3
@@ -112,7 +112,7 @@ class Fts5Index:
             return [chunk_key for (chunk_key,) in self._connection.fetch(_NEAREST, (index_key, signs, limit))]
         # SQLite itself has no function that counts bits.
         bits = int.from_bytes(signs)
-        rows = self._connection.fetch(_SIGNS, (index_key,))
+        rows = self._connection.fetch(_SIGNS, (index_key, len(signs)))
         differing = [((int.from_bytes(body) ^ bits).bit_count(), chunk_key) for chunk_key, body in rows]
         return [chunk_key for _, chunk_key in nsmallest(limit, differing)]
 

@@ -29,7 +29,8 @@ TRIES_MAX = 20
 """How often in a row readers of an older state may be in the way; then it is put off."""
 
 _PENDING = """
-SELECT erasure_key, tenant_id, container_id, user_id, target, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
+SELECT erasure_key, tenant_id, container_id, user_id, target, asked_at, journal_entry IS NOT NULL
+FROM erasures ORDER BY erasure_key
 """
 _IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
 
