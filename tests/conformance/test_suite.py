@@ -46,6 +46,9 @@ class FaultyDatabase:
     async def describe(self) -> DatabaseState:
         return await self.database.describe()
 
+    async def size_bytes(self) -> int:
+        return await self.database.size_bytes()
+
     async def scrub(self, first: int, /) -> Scrubbed | None:
         return None
 

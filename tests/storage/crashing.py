@@ -39,6 +39,9 @@ class CrashingDatabase:
     async def describe(self) -> DatabaseState:
         return await self._database.describe()
 
+    async def size_bytes(self) -> int:
+        return await self._database.size_bytes()
+
     async def scrub(self, first: int, /) -> Scrubbed | None:
         return await self._database.scrub(first)
 

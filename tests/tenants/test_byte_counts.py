@@ -14,6 +14,7 @@ from agentvm.tenants import byte_counts
 from agentvm.tenants.quota import Quotas
 
 LIMIT = Quota(metric="storage_bytes", hard=100)
+LARGE_BYTES = 2**40
 LATER_MS = 3_600_000
 
 
@@ -35,7 +36,11 @@ class Count:
 
 
 @asynccontextmanager
-async def counting(quotas: Quotas) -> AsyncIterator[anyio.abc.TaskGroup]:
+async def counting(quotas: Quotas, size: int = LARGE_BYTES) -> AsyncIterator[anyio.abc.TaskGroup]:
+    async def size_bytes() -> int:
+        return size
+
+    quotas.byte_counts.size_bytes = size_bytes
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(quotas.byte_counts.run)
         with anyio.fail_after(60):
@@ -54,6 +59,20 @@ async def test_a_count_that_is_soon_made_is_waited_for() -> None:
         await quotas.store(ACME, None, 40, Count(50, waits=False))
         with pytest.raises(QuotaExceeded):
             await quotas.store(ACME, None, 20, Count(0))
+
+
+async def test_nothing_is_counted_while_the_whole_database_leaves_room() -> None:
+    count = Count(50, waits=False)
+    async with opened(LIMIT) as (quotas, _, _), counting(quotas, size=70):
+        await quotas.store(ACME, None, 10, count)
+        async with quotas.adding(ACME, None, "storage_bytes", count, 20):
+            assert not count.begun.is_set()
+        # The size stands for a count only as long as there is room beside it.
+        await quotas.store(ACME, None, 35, count)
+        assert count.begun.is_set()
+        with pytest.raises(QuotaExceeded) as refused:
+            await quotas.store(ACME, None, 16, Count(0))
+    assert refused.value.details["used"] == 85
 
 
 @pytest.mark.usefixtures("impatient")

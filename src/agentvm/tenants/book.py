@@ -32,6 +32,8 @@ class Counter:
     warned: bool = False
     took: int = 0
     """Time for which the count is reused, because counting takes long."""
+    is_upper: bool = False
+    """Whether `used` is more than was counted: the size of the whole database, beside which there is room."""
     counted: anyio.Event | None = None
     """Set when the count in the background has ended; None without one."""
     rest_ms: int = 0

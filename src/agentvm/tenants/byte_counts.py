@@ -1,8 +1,10 @@
 """Byte counts — how many bytes tenants have stored, counted beside their requests.
 
-A count reads every row of a tenant, which takes seconds for one with a million users. So no message waits while it is renewed:
-the last count holds, plus the bytes added since. After a start there is none: a message waits for the first one a moment, and a
-large tenant may store beyond its limit until it is counted. A request that would be refused waits for the count to end.
+A count reads every row of a tenant, which takes seconds for one with a million users. Nothing is counted while the whole
+database is smaller than the limit: its size, which the engine knows, stands for the count. Beyond that no message waits while a
+count is renewed: the last one holds, plus the bytes added since. After a start there is none: a message waits for the first one
+a moment, and a large tenant may store beyond its limit until it is counted. A request that would be refused waits for the count
+to end.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,16 +31,24 @@ PATIENCE_SECONDS = 0.25
 CountResources = Callable[[], Awaitable[int]]
 
 
-def is_recent(counter: Counter, now: int) -> bool:
+def is_recent(counter: Counter, now: int, adding: int) -> bool:
     """Whether a count of stored bytes can be used: one that took long is not repeated each time."""
+    if counter.is_upper and not _has_room(counter, adding):
+        return False
     return counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took)
+
+
+def _has_room(counter: Counter, adding: int) -> bool:
+    return counter.room is None or counter.room >= adding
 
 
 class ByteCounts:
     """The counts that are being made."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, size_bytes: CountResources) -> None:
         self._clock = clock
+        self.size_bytes = size_bytes
+        """The size of the whole database."""
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @property
@@ -57,15 +67,25 @@ class ByteCounts:
     async def renew(self, counter: Counter, count: CountResources, adding: int) -> None:
         """Lets a count be made; waits a moment for one that is the first, and to its end if there seems to be no room."""
         has_none = counter.begins in (0, NEVER_COUNTED_MS)
-        ended, has_begun = self._begin(counter, count)
+        ended, has_begun = self._begin(counter, count, adding)
         # Who comes while it is made would wait in vain.
         if has_none and has_begun:
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await ended.wait()
-        if counter.room is not None and counter.room < adding:
+        if not _has_room(counter, adding):
             await ended.wait()
 
-    def _begin(self, counter: Counter, count: CountResources) -> tuple[anyio.Event, bool]:
+    async def count(self, counter: Counter, count: CountResources, adding: int, before: int) -> None:
+        """Counts, if the size of the database leaves no room for so much more. `before` is the use at the request for it."""
+        began = self._clock()
+        size, limit = await self.size_bytes(), counter.limit
+        counter.is_upper = limit is None or size + adding + counter.used - before <= limit
+        stored = size if counter.is_upper else await count()
+        # What was admitted meanwhile may be counted twice, and never not at all.
+        counter.used, counter.begins = stored + counter.used - before, began
+        counter.took = RECOUNT_SHARE * max(0, self._clock() - began)
+
+    def _begin(self, counter: Counter, count: CountResources, adding: int) -> tuple[anyio.Event, bool]:
         if counter.counted is not None:
             return counter.counted, False
         ended = anyio.Event()
@@ -74,20 +94,15 @@ class ByteCounts:
         else:
             counter.counted = ended
             # From here on what is added may be stored after the count has read: it is counted in any case.
-            self._tasks.start_soon(self._count, counter, count, ended, counter.used)
+            self._tasks.start_soon(self._count, counter, count, adding, counter.used, ended)
         return ended, True
 
-    async def _count(self, counter: Counter, count: CountResources, ended: anyio.Event, before: int) -> None:
-        began = self._clock()
+    async def _count(self, counter: Counter, count: CountResources, adding: int, before: int, ended: anyio.Event) -> None:
         try:
-            stored = await count()
+            await self.count(counter, count, adding, before)
         except StoreFailed:
             # The next message lets it be counted again; the store has said in the log why it failed.
             pass
-        else:
-            # What was admitted meanwhile may be counted twice, and never not at all.
-            counter.used, counter.begins = stored + counter.used - before, began
-            counter.took = RECOUNT_SHARE * max(0, self._clock() - began)
         finally:
             counter.counted = None
             ended.set()

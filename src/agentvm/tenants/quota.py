@@ -39,7 +39,7 @@ from agentvm.tenants.book import (
     window_of,
 )
 from agentvm.tenants.book_reader import EXPORTED, BookReader
-from agentvm.tenants.byte_counts import NEVER_COUNTED_MS, RECOUNT_SHARE, ByteCounts, CountResources, is_recent
+from agentvm.tenants.byte_counts import NEVER_COUNTED_MS, ByteCounts, CountResources, is_recent
 from agentvm.tenants.export_hold import ExportHold, reserved_bytes
 from agentvm.tenants.plans import DEFAULT, Plans
 from agentvm.tenants.quota_parts import Gauge, How, LimitNeed, QuotaParts
@@ -69,7 +69,7 @@ class Quotas:
         self._books: OrderedDict[TenantId, QuotaBook] = OrderedDict()
         self._lock = KeyedLock[tuple[TenantId, str]]()
         self._reader = BookReader(store, clock, self.plans)
-        self.byte_counts = ByteCounts(clock)
+        self.byte_counts = ByteCounts(clock, store.size_bytes)
         self.parts = QuotaParts(store, clock) if store.node_id else None
         """In a cluster: the parts that this node has of all limits."""
 
@@ -230,7 +230,7 @@ class Quotas:
         of_today, now = await self.counters(tenant_id, user_id, _STORED, size), self._clock()
         stored = (await self.book(tenant_id, user_id)).applying(user_id, _STORAGE)
         for counter in stored:
-            if is_recent(counter, now):
+            if is_recent(counter, now, size):
                 continue
             if not self.byte_counts.is_running:
                 await self.check(tenant_id, user_id, "storage_bytes", count, size)
@@ -264,9 +264,10 @@ class Quotas:
             async with self._lock.hold((tenant_id, metric)):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
-                    if metric != "storage_bytes" or not is_recent(counter, now):
+                    if metric != "storage_bytes":
                         counter.used, counter.begins = await count(), now
-                        counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
+                    elif not is_recent(counter, now, adding):
+                        await self.byte_counts.count(counter, count, adding, counter.used)
                     refuse_beyond(counter, adding, now)
                     counter.used += adding
                 yield

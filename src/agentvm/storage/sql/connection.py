@@ -124,6 +124,9 @@ class Database(Protocol):
     async def describe(self) -> "DatabaseState":
         """The engine, its version, and how far its standbys are behind."""
 
+    async def size_bytes(self) -> int:
+        """The bytes that the whole database takes, as the engine knows them without reading it."""
+
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Overwrites deleted data in some pages of the files, from page `first` on. None: try again later."""
 

@@ -188,6 +188,7 @@ class Store(Scope):
         self.due_deliveries = DueDeliveries(database)
         self.tickets = TicketStore(database)
         self.describe_database: Callable[[], Awaitable[DatabaseState]] = database.describe
+        self.size_bytes: Callable[[], Awaitable[int]] = database.size_bytes
 
     def tenant(self, tenant_id: TenantId) -> TenantStore:
         return TenantStore(self._database, tenant_id)

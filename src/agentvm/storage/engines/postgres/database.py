@@ -76,6 +76,7 @@ _BEGIN = (
 _FENCE = "; SELECT state FROM nodes WHERE node_id = {node_id} FOR SHARE"
 _NEXT = f"RELEASE {SAVEPOINT}; SAVEPOINT {SAVEPOINT}"
 _LIGHT = f"SET statement_timeout = {int(LIGHT_SECONDS * 1000)}"
+_SIZE = "SELECT pg_database_size(current_database())"
 _STATUS = "SELECT pg_xact_status($1::xid8)"
 _MARK = "SELECT mark FROM agentvm_commits WHERE writer = $1"
 _DROP_MARKS = "DELETE FROM agentvm_commits WHERE writer <> 0 AND abs(writer) NOT IN (SELECT node_id FROM nodes)"
@@ -119,6 +120,9 @@ class PostgresDatabase:
 
     async def describe(self) -> DatabaseState:
         return await self.read(describe_server)
+
+    async def size_bytes(self) -> int:
+        return await self.read(lambda connection: int(connection.fetch(_SIZE)[0][0]))
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Does nothing: PostgreSQL overwrites free space when it vacuums, and offers no other way."""

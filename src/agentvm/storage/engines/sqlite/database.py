@@ -51,6 +51,7 @@ LaneJob = lane.LaneJob[SqliteConnection, T]
 CAPACITY_MAX = 1024
 READERS_MAX = 4
 _CACHED_STATEMENTS_MAX = 128
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
 # What a job can raise by its own fault: SQL errors, values SQLite cannot hold, rows that cannot be decoded.
 # Anything else is a bug in this package; it ends the thread and fails whoever waits.
@@ -93,6 +94,9 @@ class SqliteDatabase:
 
     async def describe(self) -> DatabaseState:
         return DatabaseState(engine="sqlite", version=apsw.sqlite_lib_version(), name=DATABASE)
+
+    async def size_bytes(self) -> int:
+        return await self.read(lambda connection: int(connection.fetch(_SIZE)[0][0]))
 
     async def scrub(self, first: int, /) -> Scrubbed | None:
         """Overwrites free space in some pages of the file; None while a reader of an older state is in the way."""
