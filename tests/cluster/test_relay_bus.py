@@ -1,14 +1,16 @@
 """Over the bus the same is heard as from the database, at once; whatever is lost on it is found in the database."""
 
+import signal
 from collections.abc import Callable
 
 import anyio
 import psycopg
 import pytest
-from tests.cluster.conftest import Gate, OpenNode
+from tests.cluster.conftest import LEASE_SECONDS, Gate, OpenNode, both_hear
 from tests.cluster.talking import Talker
 from tests.faults.process import until
 from tests.provision.nats import Nats
+from tests.provision.nats import nats as provide_nats
 
 from agentvm.cluster import relay
 from agentvm.cluster.bus import Bus
@@ -119,6 +121,25 @@ async def test_events_that_could_not_be_taken_in_are_read_from_the_database_with
         await until(lambda: len(failed) > 3)
     await b.until("turn_response", 2)
     assert b.cursors() == a.cursors()
+
+
+async def test_text_goes_on_long_before_a_lease_is_over_when_nats_freezes_in_the_middle_of_it(
+    open_node: OpenNode, gate: Gate
+) -> None:
+    with provide_nats() as server:
+        async with open_node("a", server.url) as first, open_node("b", server.url) as second:
+            await both_hear(first, second)
+            a, b = Talker(first), Talker(second)
+            image_id, session_id = await a.create()
+            b.listen(session_id)
+            await a.send(image_id, "hold it")
+            await b.until("text_delta")
+            server.process.send_signal(signal.SIGSTOP)
+            began = anyio.current_time()
+            gate.opened.set()
+            heard = await b.until("turn_response")
+            assert anyio.current_time() - began < LEASE_SECONDS
+            assert b.cursors() == list(range(1, len(heard) + 1))
 
 
 async def test_a_node_with_nats_and_one_without_read_each_other_from_the_database(open_node: OpenNode, nats: Nats) -> None:
