@@ -62,8 +62,14 @@ export async function listContainers(peer: Peer, after = "", limit = PAGE_MAX): 
   const own = peer.principal.containers;
   if (own === undefined) return await peer.env.CONTAINERS.getByName(peer.principal.directory).containers(after, limit);
   const following = own.filter((name) => name > after).sort((one, other) => (one < other ? -1 : 1));
-  const present = await Promise.all(following.map(async (name) => ((await (await peer.link(await peer.principal.place(name))).stub.exists()) ? name : undefined)));
-  return present.filter((name) => name !== undefined).slice(0, limit);
+  const present: string[] = [];
+  // As many at a time as are wanted: each is a request.
+  while (following.length > 0 && present.length < limit) {
+    const asked = following.splice(0, limit);
+    const exist = await Promise.all(asked.map(async (name) => await peer.env.CONTAINERS.getByName(peer.principal.object(await peer.principal.place(name))).exists()));
+    present.push(...asked.filter((_, index) => exist[index]));
+  }
+  return present.slice(0, limit);
 }
 
 /** The containers of a list about all of them. */

@@ -10,7 +10,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { Alarm } from "./alarm.ts";
 import { type Env, leaseMs } from "./env.ts";
-import { Pushes } from "./ledger.ts";
+import { sendEntries } from "./ledger.ts";
 import { containerBatch, deletedBatch, registeredBatch, stoppedBatch } from "./batches.ts";
 import type { Interrupted } from "./commands.ts";
 import type { Batch } from "./events.ts";
@@ -23,7 +23,6 @@ export class Container extends DurableObject<Env> {
   #store: Store;
   #listeners: Listeners;
   #lost: LostTurns;
-  #pushes = new Pushes();
   #alarm: Alarm;
 
   constructor(ctx: DurableObjectState, env: Env) {
@@ -303,7 +302,7 @@ export class Container extends DurableObject<Env> {
     this.#alarm.rang();
     let next = Number.POSITIVE_INFINITY;
     for (const row of this.#store.unfinished()) next = Math.min(next, await this.#lost.look(row, at));
-    if (this.env.NODE_URL) next = Math.min(next, await this.#pushes.send(this.env, this.#store.container()?.object ?? "", this.#store.entries, at));
+    if (this.env.NODE_URL) next = Math.min(next, await sendEntries(this.env, this.#store.container()?.object ?? "", this.#store.entries, at));
     if (Number.isFinite(next)) this.#watch(next);
     this.#log("alarm", at, { written, read });
   }

@@ -106,7 +106,7 @@ function bodyOf(tool: ToolDefinition, rest: [string, unknown][], headers: Header
 function fillPath(path: string, input: Record<string, unknown>, used: Set<string>): string {
   const segments = path.split("/").map((segment) => {
     const filled = segment.replaceAll(PLACEHOLDER, (_, name: string) => {
-      if (!(name in input)) throw new EdgeError("tool_failed", `${name} is missing; the address needs it`);
+      if (!Object.hasOwn(input, name)) throw new EdgeError("tool_failed", `${name} is missing; the address needs it`);
       used.add(name);
       return encodeURIComponent(textOf(input[name]));
     });
@@ -123,7 +123,7 @@ function fill(templates: Record<string, string> | undefined, input: Record<strin
     if (template.includes("${secret:")) return [[name, template.replaceAll(SECRET, (_, secret: string) => secretHere(secret))]];
     const names = [...template.matchAll(PLACEHOLDER)].map((match) => match[1] ?? "");
     for (const argument of names) used.add(argument);
-    if (names.some((argument) => !(argument in input))) return [];
+    if (names.some((argument) => !Object.hasOwn(input, argument))) return [];
     return [[name, template.replaceAll(PLACEHOLDER, (_, argument: string) => textOf(input[argument]))]];
   });
 }
@@ -141,7 +141,7 @@ function resultOf(tool: ToolDefinition, text: string, mediaType: string): Outcom
   }
   for (const part of pick ? pick.split("/").slice(1) : []) {
     const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
-    if (typeof value !== "object" || value === null || !(name in value)) return { result: `The response has nothing at ${pick}: ${text.slice(0, ERROR_MAX_CHARACTERS)}`, isError: true };
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, name)) return { result: `The response has nothing at ${pick}: ${text.slice(0, ERROR_MAX_CHARACTERS)}`, isError: true };
     value = (value as Record<string, unknown>)[name];
   }
   return { result: value, isError: false };

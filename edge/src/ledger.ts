@@ -23,34 +23,27 @@ const REFUSED: ReadonlySet<number> = new Set([400, 413, 422]);
 /** What became of a request: `refused` says why the server will never take these entries together. */
 type Answer = "booked" | "failed" | { refused: string };
 
-/** The entries of one object on their way to a server. */
-export class Pushes {
-  /** Attempts that have failed one after the other. */
-  #failed = 0;
-
-  /** Sends entries; returns when to try again. What was not acknowledged is sent again. */
-  async send(env: Env, object: string, entries: Entries, at: number): Promise<number> {
-    // Fewer after a failure: so many may have taken the server too long.
-    const batches = [entries.unsent(Math.max(1, ENTRIES_MAX >> this.#failed))];
-    for (let requests = 0; requests < REQUESTS_MAX; requests++) {
-      const batch = batches.pop() ?? [];
-      const [first] = batch;
-      if (first === undefined) break;
-      const answer = await push(env, object, batch);
-      if (answer === "failed") return Date.now() + this.#nextWaitMs(env);
-      this.#failed = 0;
-      if (answer === "booked") entries.drop(new Set(batch.map(({ id }) => id)));
-      else if (batch.length === 1) setAside(entries, first, answer.refused);
-      else batches.push(batch.slice(batch.length >> 1), batch.slice(0, batch.length >> 1));
-    }
-    return entries.unsent(1).length > 0 ? at : Number.POSITIVE_INFINITY;
+/**
+ * Sends the entries of an object; returns when to try again. What was not acknowledged is sent again, after as long a wait as
+ * it is old: an object that slept since the last attempt knows no more of it.
+ */
+export async function sendEntries(env: Env, object: string, entries: Entries, at: number): Promise<number> {
+  const unsent = entries.unsent(ENTRIES_MAX);
+  const waitMs = Math.min(Math.max(leaseMs(env), at - Math.min(...unsent.map((entry) => entry.at))), PUSH_WAIT_MAX_MS);
+  // Fewer after failures: so many may have taken the server too long.
+  const failed = Math.floor(Math.log2(waitMs / leaseMs(env)));
+  const batches = [unsent.slice(0, Math.max(1, ENTRIES_MAX >> failed))];
+  for (let requests = 0; requests < REQUESTS_MAX; requests++) {
+    const batch = batches.pop() ?? [];
+    const [first] = batch;
+    if (first === undefined) break;
+    const answer = await push(env, object, batch, waitMs);
+    if (answer === "failed") return Date.now() + waitMs;
+    if (answer === "booked") entries.drop(new Set(batch.map(({ id }) => id)));
+    else if (batch.length === 1) setAside(entries, first, answer.refused);
+    else batches.push(batch.slice(batch.length >> 1), batch.slice(0, batch.length >> 1));
   }
-
-  #nextWaitMs(env: Env): number {
-    const wait = Math.min(leaseMs(env) * 2 ** this.#failed, PUSH_WAIT_MAX_MS);
-    this.#failed += 1;
-    return wait;
-  }
+  return entries.unsent(1).length > 0 ? at : Number.POSITIVE_INFINITY;
 }
 
 function setAside(entries: Entries, entry: LedgerEntry, refused: string): void {
@@ -58,7 +51,7 @@ function setAside(entries: Entries, entry: LedgerEntry, refused: string): void {
   report("ledger_entry_refused", { id: entry.id, error: refused });
 }
 
-async function push(env: Env, object: string, entries: readonly LedgerEntry[]): Promise<Answer> {
+async function push(env: Env, object: string, entries: readonly LedgerEntry[], waitMs: number): Promise<Answer> {
   const headers = { authorization: `Bearer ${nodeKey(env, tenantOf(object))}`, "content-type": "application/json" };
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS);
@@ -69,9 +62,9 @@ async function push(env: Env, object: string, entries: readonly LedgerEntry[]): 
     }
     const { text } = await readText(response, ERROR_MAX_BYTES);
     if (REFUSED.has(response.status)) return { refused: text || `status ${response.status}` };
-    report("ledger_not_pushed", { status: response.status, error: text });
+    report("ledger_not_pushed", { status: response.status, error: text, againMs: waitMs });
   } catch (error) {
-    report("ledger_not_pushed", { error: String(error).slice(0, ERROR_MAX_BYTES) });
+    report("ledger_not_pushed", { error: String(error).slice(0, ERROR_MAX_BYTES), againMs: waitMs });
   }
   return "failed";
 }

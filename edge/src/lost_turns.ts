@@ -2,6 +2,7 @@
 
 import { droppedBatch, lostTurn } from "./batches.ts";
 import { type Env, leaseMs } from "./env.ts";
+import { visible } from "./errors.ts";
 import type { Listeners } from "./listeners.ts";
 import type { Wait } from "./records.ts";
 import type { Store, TurnRow } from "./store.ts";
@@ -20,8 +21,17 @@ export class LostTurns {
     this.#listeners = listeners;
   }
 
-  /** Looks after one turn; returns when to look again. */
+  /** Looks after one turn; returns when to look again, also if that fails: the platform gives up alarms that fail. */
   async look(row: TurnRow, at: number): Promise<number> {
+    try {
+      return await this.#look(row, at);
+    } catch (error) {
+      visible(error);
+      return at + leaseMs(this.#env);
+    }
+  }
+
+  async #look(row: TurnRow, at: number): Promise<number> {
     if (row.state === "parked") return this.#lookAtWaits(row, at);
     const lease = leaseMs(this.#env);
     // A Worker that is alive ends its turn by its own deadline.
@@ -51,12 +61,12 @@ export class LostTurns {
     return at;
   }
 
-  /** Tells the ends of turns after one that wait, for a turn before them or for somebody: they are about to be deleted. */
+  /** Tells the ends of turns after one that no Worker runs: they are about to be deleted. */
   drop(sessionId: string, after: number): void {
     const image = this.#store.imageOfSession(sessionId);
     if (image === undefined) return;
-    const waiting = this.#store.open(sessionId).filter((row) => row.n > after && row.state !== "running");
-    for (const row of waiting) this.#listeners.broadcast(droppedBatch(row, image), "");
+    const left = this.#store.open(sessionId).filter((row) => row.n > after && (row.state !== "running" || !this.#listeners.isAlive(row.runner)));
+    for (const row of left) this.#listeners.broadcast(droppedBatch(row, image), "");
   }
 
   /** Ends the waits that nobody has answered in time. */

@@ -6,8 +6,8 @@ import worker, { Container as Sound } from "./worker.js";
 const faults = [];
 /** The reply to each message that this many next requests bring is lost. */
 let lostReplies = 0;
-/** Whether the queue loses the turns that it is to hand out. */
-let isQueueLost = false;
+/** What the queue does with the turns that it is to hand out: it `works`, it is `lost` with them, or cannot be `reached`. */
+let queue = "works";
 
 /** What makes the tables of today those of a Worker before. */
 const EARLIER = [
@@ -26,6 +26,14 @@ const EARLIER = [
 ];
 
 export class Container extends Sound {
+  constructor(ctx, env) {
+    const send = async (turn) => {
+      if (queue === "reached") throw new Error("the queue cannot be reached");
+      await env.TURNS.send(turn);
+    };
+    super(ctx, { ...env, TURNS: { send } });
+  }
+
   async fold(request) {
     const fault = faults.shift();
     if (fault === "before") throw new Error("the request was lost");
@@ -59,7 +67,7 @@ export default {
     if (pathname === "/test/faults") {
       faults.push(...searchParams.getAll("fold"));
       lostReplies += searchParams.getAll("accept").length;
-      if (searchParams.has("queue")) isQueueLost = searchParams.get("queue") === "lost";
+      queue = searchParams.get("queue") ?? queue;
     } else if (pathname === "/test/restart") await env.CONTAINERS.getByName(searchParams.get("object")).restart().catch(() => {});
     else if (pathname === "/test/age") await env.CONTAINERS.getByName(searchParams.get("object")).age().catch(() => {});
     else return await worker.fetch(request, env, context);
@@ -67,6 +75,6 @@ export default {
   },
 
   async queue(batch, env) {
-    if (!isQueueLost) await worker.queue(batch, env);
+    if (queue === "works") await worker.queue(batch, env);
   },
 };

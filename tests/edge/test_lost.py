@@ -1,6 +1,7 @@
 """Requests, replies, sockets and Workers that are lost on their way: every accepted message is answered, and is told to be."""
 
 import base64
+import json
 import random
 
 import anyio
@@ -11,6 +12,7 @@ from tests.support.answers import anthropic_text, message_end, message_start, st
 from tests.support.edge import EdgeServer
 from tests.support.provider import Answer, ScriptedProvider, Stall, Wait
 from tests.support.wire import Client19, Json, client, seqs
+from websockets.asyncio.client import connect
 
 
 def without_gaps(one: Client19, record: Json) -> bool:
@@ -118,6 +120,45 @@ async def test_a_turn_that_no_worker_runs_at_the_moment_is_interrupted(
             assert (await carol.end_of(sent["turnId"]))["data"]["outcome"] == "completed"
             assert without_gaps(carol, record)
     assert len(provider.requests) == 1
+
+
+async def test_a_turn_is_handed_out_when_the_queue_can_be_reached_again(
+    edge: EdgeServer, url: str, provider: ScriptedProvider
+) -> None:
+    provider.play(anthropic_text("Hello"))
+    async with client(url) as bob:
+        with edge.without_queue("reached"):
+            async with client(url) as alice:
+                record = await alice.image("c1")
+                edge.lose_accepted()
+                await alice.request("message_send_request", imageId=record["imageId"], content="one")
+                mark = len(edge.log)
+            # Logged at the end of an alarm that does not fail.
+            await edge.bursts(mark, "alarm")
+        await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": "0"})
+        assert (await bob.wait("turn_response"))["data"]["outcome"] == "completed"
+
+
+async def test_who_waits_for_a_turn_that_no_worker_runs_hears_its_end_when_it_is_taken_back(
+    edge: EdgeServer, url: str, provider: ScriptedProvider
+) -> None:
+    provider.play(anthropic_text("Hello"))
+    with edge.without_queue():
+        async with client(url) as alice:
+            record = await alice.image("c1")
+            kept = (await alice.say(record["imageId"], "kept"))["data"]["messageId"]
+            edge.lose_accepted()
+            await alice.request("message_send_request", imageId=record["imageId"], content="lost")
+            mark = len(edge.log)
+        await edge.bursts(mark, "alarm")
+        async with client(url) as bob, connect(url) as carol:
+            await bob.send({"type": "subscribe", "sessionId": record["sessionId"], "afterCursor": "0"})
+            await bob.settle()
+            params = {"imageId": record["imageId"], "messageId": kept}
+            await carol.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "runtime.rewind", "params": params}))
+            await bob.wait("session_rewound")
+            ends = [event["data"]["outcome"] for event in bob.events if event["type"] == "turn_response"]
+    assert ends == ["completed", "interrupted"]
 
 
 @pytest.mark.parametrize("how", ["image_delete_request", "agent_destroy_all_request"])

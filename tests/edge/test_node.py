@@ -99,9 +99,13 @@ async def test_a_server_books_each_call_once_with_its_price_also_after_it_was_aw
         for target, said in ((odd, "odd"), (image_id, "one"), (odd, "odd"), (image_id, "two")):
             await alice.say(target, said)
         # Nobody is there: it is tried, and tried again.
-        mark = len(other.log)
-        await other.bursts(mark, "alarm")
-        assert any("ledger_not_pushed" in line for line in other.noise)
+        for _ in range(2):
+            mark = len(other.log)
+            await other.bursts(mark, "alarm")
+            # It waits longer each time, though an object that has slept remembers nothing.
+            await anyio.to_thread.run_sync(other.restart_object, f"={TENANT}", "c1")
+        failed = [json.loads(line) for line in other.noise if "ledger_not_pushed" in line]
+        assert failed[-1]["againMs"] > failed[0]["againMs"] >= 1_000
         async with node.running() as http:
             first = await booked(other, http, 2)
             assert {(entry["cost"], entry["price"]) for entry in first} == {(NANO_USD, NANO_USD * 105 // 100)}

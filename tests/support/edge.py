@@ -146,9 +146,10 @@ class EdgeServer:
         self._fault("faults", [("accept", "after")])
 
     @contextmanager
-    def without_queue(self) -> Iterator[None]:
-        """Lets turns that have lost their Worker find no other, for as long as the context lasts."""
-        self._fault("faults", [("queue", "lost")])
+    def without_queue(self, fault: str = "lost") -> Iterator[None]:
+        """Lets turns that have lost their Worker find no other, for as long as the context lasts: the queue is `lost` with
+        them, or cannot be `reached`."""
+        self._fault("faults", [("queue", fault)])
         try:
             yield
         finally:
