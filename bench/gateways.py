@@ -27,7 +27,7 @@ from agentvm.gateways.agui.run_events import AgUiEvents
 from agentvm.gateways.ai_sdk.ui_chunks import UiChunks
 from agentvm.gateways.langgraph.run_events import RunEvents
 from agentvm.gateways.langgraph.thread_events import ThreadEvents
-from agentvm.gateways.mcp.asking import AskStream
+from agentvm.gateways.mcp.agent_tool import AskStream
 from agentvm.gateways.mcp.messages import McpCall
 from agentvm.gateways.openai.chat_chunks import ChatChunks
 from agentvm.gateways.openai.response_events import ResponseEvents

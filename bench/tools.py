@@ -154,7 +154,7 @@ def replaying(tier: ProcessTier) -> tuple[Call, Call]:
 
     async def replay() -> object:
         run = Program(nobody, turn, ToolCall(id="p1", name="run_python", input={}), (SPEC,), rows)
-        result = await tier.run(msgspec.structs.replace(again, known=run.known), run.call)
+        result = await tier.run(msgspec.structs.replace(again, known=run.known_answers), run.call)
         assert result.stdout == b"45\n", result.stderr
         return result
 

@@ -79,7 +79,7 @@ from agentvm.wiring import (
 
 logger = get_logger(__name__)
 
-GIVE_BACK_SECONDS = 2.0
+QUOTA_RELEASE_SECONDS = 2.0
 """Time for which a node that ends waits for the database to release its unused parts of limits."""
 
 
@@ -285,7 +285,7 @@ def _start_node(vm: AgentVM, membership: Membership, tasks: anyio.abc.TaskGroup)
 async def _give_back(quotas: Quotas) -> None:
     """Returns the unused parts of limits to the other nodes; otherwise they get them when the windows end."""
     try:
-        with anyio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+        with anyio.move_on_after(QUOTA_RELEASE_SECONDS, shield=True):
             await quotas.give_back()
     except AgentVMError as error:
         logger.warning("quota_not_given_back", code=error.code, error=str(error))
@@ -343,7 +343,7 @@ def _open_tenancy(
     """The tenancy, and the list of callbacks for rights that have ended."""
     ended: list[Ended] = []
 
-    def tell(named: Named, why: Why) -> None:
+    def notify(named: Named, why: Why) -> None:
         for listener in ended:
             listener(named, why)
 
@@ -352,7 +352,7 @@ def _open_tenancy(
         pepper=pepper,
         clock=clock,
         oidc=None if oidc is None else oidc.oidc,
-        ended=tell,
+        ended=notify,
         shared_tickets=store.tickets if store.node_id else None,
     )
     quotas = Quotas(store, clock, Plans(settings.config.plans_by_name))
@@ -371,7 +371,7 @@ def _open_tenancy(
             with_keys=KEY_VARIABLES,
             default_of=settings.default_of,
             allowed=lambda provider: settings.config.takes_own_keys(provider),
-            free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
+            free=lambda candidate: prices.is_free(candidate.driver.name, candidate.model, candidate.provider),
         ),
         store=store,
         oidc=open_oidc_flow(settings.config, oidc, vault, access, store, clock),

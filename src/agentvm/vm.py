@@ -54,7 +54,7 @@ from agentvm.sessions.upkeep import purge
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.cache import Cache
-from agentvm.sharing.underway import Underway
+from agentvm.sharing.pending_changes import PendingChanges
 from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.tenants.book import release
@@ -198,7 +198,7 @@ class AgentVM:
         default_factory=lambda: Cache(RECENT_ENTRIES_MAX, age_ms=RECENT_ENTRIES_MS)
     )
     """Recent entries of refusals and of reading in the audit log, by tenant, actor and action."""
-    answering: Underway = field(default_factory=Underway)
+    answering: PendingChanges = field(default_factory=PendingChanges)
     """The waits whose answers are being stored."""
     exporting: ByteBudget = field(default_factory=export_budget)
     schedules: ScheduleClock = field(init=False)

@@ -156,7 +156,7 @@ async def open_oidc(config: ServerConfig, clock: Clock, stack: AsyncExitStack) -
 
     # The operator's own provider may have any address; others that it names have public ones.
     own = [endpoint_of(url) for url in (oidc.issuer, oidc.jwks_url) if url is not None]
-    http = await stack.enter_async_context(SafeHttp(AddressRules.parse([each for each in own if each is not None])))
+    http = await stack.enter_async_context(SafeHttp(AddressRules.parse([address for address in own if address is not None])))
 
     async def fetch(url: str) -> bytes:
         fetched = await http.send(Outgoing(method="GET", url=parse_url(url)), max_bytes=DOCUMENT_MAX_BYTES)

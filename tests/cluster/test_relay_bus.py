@@ -201,7 +201,7 @@ async def test_a_stop_on_another_node_is_asked_over_the_bus_and_no_row_is_needed
 async def test_a_question_that_is_lost_on_the_bus_becomes_a_row_and_is_carried_out_once(
     on_bus: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentvm.cluster.mailbox.BUS_SECONDS", 0.2)
+    monkeypatch.setattr("agentvm.cluster.mailbox.BUS_TIMEOUT_SECONDS", 0.2)
     a, b = on_bus
     assert a.mailbox is not None
     assert b.mailbox is not None

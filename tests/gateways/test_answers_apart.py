@@ -78,7 +78,7 @@ def store_apart(monkeypatch: pytest.MonkeyPatch, turn_id: str) -> None:
     ask = Talk.ask
 
     async def stops(talk: Talk, turn_id: str) -> int:
-        parts, _ = await talk.told(await talk.turn(turn_id))
+        parts, _ = await talk.read_parts(await talk.turn(turn_id))
         return sum(isinstance(part, TurnWaits | TurnEnded) for part in parts)
 
     async def ask_apart(talk: Talk, request: Any) -> Any:

@@ -16,7 +16,7 @@ Cell = tuple[str, str]
 """A test and words of it."""
 
 OPENAI, MCP, LANGGRAPH = "gateways/openai", "gateways/mcp", "gateways/langgraph"
-CHAT, RESPONSES, ASKING = f"{OPENAI}/test_chat.py", f"{OPENAI}/test_responses.py", f"{MCP}/test_asking.py"
+CHAT, RESPONSES, ASKING = f"{OPENAI}/test_chat.py", f"{OPENAI}/test_responses.py", f"{MCP}/test_agent_tool.py"
 RUNS, THREADS, SOCKET = (f"{LANGGRAPH}/test_{name}.py" for name in ("runs", "event_stream", "thread_socket"))
 ANTHROPIC, TASKS = "gateways/anthropic/test_messages.py", "gateways/a2a/test_methods.py"
 _OPENAI_JS = f"{OPENAI}/test_client.py::test_the_official_client_in_javascript_runs_a_turn_of_each_kind"
@@ -149,7 +149,7 @@ MATRIX: dict[str, dict[str, Cell]] = {
 """By the name of a gateway and that of a client. The client of AgentX 2.9 is in no registry."""
 FUZZED: dict[str, tuple[str, ...]] = {
     "openai": (f"{OPENAI}/test_chat_chunks.py", f"{OPENAI}/test_response_events.py"),
-    "mcp": (f"{MCP}/test_asking.py",),
+    "mcp": (f"{MCP}/test_agent_tool.py",),
     "langgraph": (f"{LANGGRAPH}/test_run_events.py", f"{LANGGRAPH}/test_thread_events.py"),
     "a2a": ("gateways/a2a/test_task_events.py",),
     "agui": ("gateways/agui/test_run_events.py",),

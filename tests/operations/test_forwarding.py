@@ -41,7 +41,7 @@ async def test_a_message_waits_behind_a_turn_that_runs_on_another_node(
 async def test_a_message_that_waits_long_for_its_commit_is_neither_cut_off_nor_refused(
     nodes: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(forwarding, "FORWARD_TIMEOUT_SECONDS", 0.0)
     talker = Talker(nodes[0])
     image_id, _ = await talker.create()
     sent = await talker.send(image_id, "hello")

@@ -14,7 +14,7 @@ from tests.support.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityPr
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.secret import Secret
 from agentvm.model.settings import OidcConfig
-from agentvm.tenants.oidc_flow import FLOW_MS
+from agentvm.tenants.oidc_flow import SIGN_IN_MS
 
 START, BACK, WHOAMI = "/v1/auth/oidc/start", "/v1/auth/oidc/callback", "/v1/auth/whoami"
 
@@ -84,7 +84,7 @@ async def test_a_state_is_good_once_in_the_browser_that_began_and_for_ten_minute
         assert replayed.headers["location"] == "/login?problem=state"
         assert "avm_session" not in replayed.headers["set-cookie"]
         location, cookie = await begin(world)
-        world.clock.now += FLOW_MS
+        world.clock.now += SIGN_IN_MS
         late = await come_back(world, provider.agree(urlsplit(location).query), cookie)
         assert late.headers["location"] == "/login?problem=state"
 

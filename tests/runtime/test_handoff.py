@@ -10,7 +10,7 @@ from agentvm.drivers.scripted import ScriptedDriver, reply, tool_calls
 from agentvm.model.definition import Definition, Rendered
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import AssistantMessage
-from agentvm.runtime.acting import acting_image
+from agentvm.runtime.acting_agent import acting_image
 from agentvm.runtime.handoff import transfer_tools
 from agentvm.runtime.history import take_from
 

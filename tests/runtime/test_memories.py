@@ -8,7 +8,7 @@ from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.limits import MemorySettings
 from agentvm.model.memory import Memory
-from agentvm.runtime.memories import TOLD_MAX, choose
+from agentvm.runtime.memories import PROMPT_MEMORIES_MAX, choose
 from agentvm.runtime.tools import tool_of
 from agentvm.tools.builtin.memory import MEMORY_TOOLS
 
@@ -66,7 +66,7 @@ def test_of_many_memories_those_are_told_that_are_pinned_fit_the_question_or_are
     many[7] = memory(7, "lives in Porto " + "x" * 80, pinned=True)
     many[9] = memory(9, "茶", proposed=True)
     chosen = choose(many, "我应该喝什么茶？")
-    assert sum(len(one.text) for one in chosen) <= TOLD_MAX
+    assert sum(len(one.text) for one in chosen) <= PROMPT_MEMORIES_MAX
     names = [one.memory_id for one in chosen]
     assert {"mem_5", "mem_7", "mem_99"} <= set(names)
     assert "mem_9" not in names

@@ -213,7 +213,7 @@ async def test_a_peer_that_is_behind_waits_for_room_in_memory(monkeypatch: pytes
 
 async def test_a_peer_that_finds_no_room_in_memory_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlet_module, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(outlet_module, "ROOM_SECONDS", 0.02)
+    monkeypatch.setattr(outlet_module, "MEMORY_TIMEOUT_SECONDS", 0.02)
     async with open_world(ScriptedDriver()) as world:
         channel, outbox = await behind_a_full_server(world, ByteBudget())
         with anyio.fail_after(60):

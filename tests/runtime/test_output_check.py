@@ -111,7 +111,7 @@ async def test_a_turn_whose_answer_never_fits_fails_and_keeps_the_text() -> None
 
 async def test_a_provider_that_does_not_enforce_schemas_is_asked_without_and_the_refused_call_is_free() -> None:
     refusal = ProviderBadRequest("the provider refused the request")
-    refusal.said = "This response_format type is unavailable now"
+    refusal.provider_message = "This response_format type is unavailable now"
     driver = ScriptedDriver(in_turn([refusal], reply(GOOD)))
     async with open_world(driver, definition=DEFINITION) as world:
         await world.say(world.start(), "Which city?")

@@ -15,7 +15,7 @@ from agentvm.errors import (
     ProviderOverloaded,
     ProviderRateLimited,
 )
-from agentvm.runtime.provider_chain import PATIENCE_SECONDS, ProviderAttempt, ProviderChain
+from agentvm.runtime.provider_chain import RETRY_TIMEOUT_SECONDS, ProviderAttempt, ProviderChain
 
 BUSY = ProviderOverloaded("busy")
 
@@ -136,7 +136,7 @@ def test_nobody_waits_longer_than_their_patience() -> None:
         chain = ProviderChain(line)
         with pytest.raises(ProviderOverloaded):
             await exhaust(chain, [])
-        assert anyio.current_time() <= PATIENCE_SECONDS
+        assert anyio.current_time() <= RETRY_TIMEOUT_SECONDS
 
     virtual(test)
 

@@ -26,7 +26,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced, compose
-from agentvm.runtime.refusal import AGAIN_MAX, SetAside, decide, describe, without
+from agentvm.runtime.refusal import RETRIES_MAX, SetAside, decide, describe, without
 
 PICTURE = ImagePart(data="aGk=", media_type="image/png", name="cat.png")
 PDF = FilePart(data="cGRm", media_type="application/pdf")
@@ -89,7 +89,7 @@ def conversation(history: list[Message], current: int) -> list[Traced]:
 
 def refused(said: str, place: tuple[int, int | None] | None = None, reason: str = "") -> ProviderBadRequest:
     error = ProviderBadRequest(f"p refused the request (HTTP 400): {said}")
-    error.said, error.reason = said, reason
+    error.provider_message, error.reason = said, reason
     explain(error, ())
     if place is not None:
         error.place, error.kind = place, error.kind or "unknown"
@@ -154,10 +154,10 @@ def test_nothing_is_set_aside_for_what_is_wrong_with_the_whole_request(said: str
 
 def test_nobody_asks_again_for_ever() -> None:
     told = conversation(HISTORY, 4)
-    assert decide(refused("image too large", (0, 1)), told, U4, (), AGAIN_MAX) is None
+    assert decide(refused("image too large", (0, 1)), told, U4, (), RETRIES_MAX) is None
     # What the user has just sent can always be set aside.
     sent = conversation(HISTORY[:7], 3)
-    assert decide(refused("no", (len(sent) - 1, 2)), sent, MessageId("u3"), (), AGAIN_MAX) is not None
+    assert decide(refused("no", (len(sent) - 1, 2)), sent, MessageId("u3"), (), RETRIES_MAX) is not None
 
 
 def test_what_was_refused_before_or_is_in_no_message_changes_nothing() -> None:

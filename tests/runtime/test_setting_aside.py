@@ -99,7 +99,7 @@ async def test_a_picture_that_is_refused_fails_its_turn_and_no_later_one(
 
 def refused(said: str, place: tuple[int, int | None] | None = None) -> ProviderBadRequest:
     error = ProviderBadRequest(f"refused: {said}")
-    error.said = said
+    error.provider_message = said
     explain(error, ())
     error.place = place
     return error

@@ -8,7 +8,7 @@ from tests.runtime.fixtures import open_world, run_tool, tool
 from agentvm.drivers.base import Prompt, ToolResultsEntry, ToolSpec
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, in_turn, reply, tool_calls
 from agentvm.runtime.tool_search import FOUND_MAX, ToolIndex, words_of
-from agentvm.runtime.tools import TOLD_MAX, TOLD_MIN, Tool, ToolSet
+from agentvm.runtime.tools import LISTED_MAX, LISTED_MIN, Tool, ToolSet
 
 pytestmark = pytest.mark.anyio
 
@@ -52,17 +52,17 @@ def test_the_tool_that_fits_best_comes_first() -> None:
 
 
 def test_a_model_is_told_of_all_tools_or_of_the_first_and_the_search() -> None:
-    few = ToolSet(many(TOLD_MAX))
-    assert few.told(200_000) is few.specs
+    few = ToolSet(many(LISTED_MAX))
+    assert few.specs_for(200_000) is few.specs
     # A small window is not filled with tools, but the model has some in any case.
-    assert [told.name for told in few.told(100)] == [f"tool{place}" for place in range(TOLD_MIN)] + ["find_tools"]
-    large = ToolSet(many(TOLD_MAX + 5))
-    told = large.told(200_000)
-    assert len(told) == TOLD_MAX + 1
-    assert told is large.told(200_000)
+    assert [told.name for told in few.specs_for(100)] == [f"tool{place}" for place in range(LISTED_MIN)] + ["find_tools"]
+    large = ToolSet(many(LISTED_MAX + 5))
+    told = large.specs_for(200_000)
+    assert len(told) == LISTED_MAX + 1
+    assert told is large.specs_for(200_000)
     # Found ones are appended.
-    assert [*told, large.specs[-1]] == list(large.told(200_000, ("send_invoice", "nobody")))
-    assert ToolSet(many(TOLD_MIN)).told(1) == ToolSet(many(TOLD_MIN)).specs
+    assert [*told, large.specs[-1]] == list(large.specs_for(200_000, ("send_invoice", "nobody")))
+    assert ToolSet(many(LISTED_MIN)).specs_for(1) == ToolSet(many(LISTED_MIN)).specs
 
 
 async def test_a_search_is_a_result_like_any_other() -> None:

@@ -19,7 +19,7 @@ from agentvm.storage.sql.store import Store
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erasing, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(erasing, "COMMIT_PAUSE_SECONDS", 0)
     monkeypatch.setattr(erasing, "FIRST_RETRY_SECONDS", 0.001)
 
 

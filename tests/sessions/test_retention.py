@@ -32,7 +32,7 @@ NOW = 400 * DAY_MS
 
 @pytest.fixture(autouse=True)
 def out_of_breath(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(retention, "COMMIT_PAUSE_SECONDS", 0)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 
 from agentvm.cluster.relay import EventRelay
 from agentvm.runtime.tool_step import CallRunner
-from agentvm.sessions import summing
+from agentvm.sessions import summary_prompt
 from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sql import programs
@@ -183,7 +183,7 @@ def test_the_checker_finds_summaries_of_what_was_taken_back(monkeypatch: pytest.
 
 def test_the_checker_finds_messages_of_which_no_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is summed up the model that does it is shown only the last."""
-    monkeypatch.setattr(summing, "take", lambda exchanges, room: (len(exchanges), transcribe(exchanges[-1])))
+    monkeypatch.setattr(summary_prompt, "take", lambda exchanges, room: (len(exchanges), transcribe(exchanges[-1])))
     with pytest.raises(Broken, match=r"stand|summed up"):
         run_all(range(40))
 

@@ -18,7 +18,13 @@ INDEFINITE = re.compile(
     r"\b(what|whatever|whoever|whom|somebody|someone|something|anybody|anyone|nobody|everybody|everyone)\b", re.IGNORECASE
 )
 # Participles say how a value came to be there, not what it is: a reader needs the session, not that it was found.
-VAGUE_LOCALS = set("asked found given kept known made said told wanted".split())
+VAGUE_LOCALS = set(
+    "asked beside each elsewhere found given heard kept known made one said taken those told wanted what who".split()
+)
+# The same words as names of functions.
+VAGUE_FUNCTIONS = (VAGUE_LOCALS | set("hear look say tell".split())) - {"taken"}
+# A constant is named with the usual noun: timeout, interval, retry, retention, grace.
+VAGUE_CONSTANTS = set("AGAIN ELSEWHERE GOODBYE HERE LOOK PATIENCE SAID SOON TIDY TOLD UNDERWAY".split())
 # What a number counts or is, as the last word of a constant's name; MAX_FILES says it with its plural.
 UNITS = set(
     "BITS BYTES CHARACTERS CODE COLUMNS DAYS FACTOR FORMAT HOURS LEVEL LINES MAX MESSAGES MIN MINUTES MODE MS NANO NS PAGES "
@@ -56,6 +62,25 @@ def numbers_have_units(module: Module) -> Iterator[str]:
                 yield f"{line.lineno}: {target.id} does not say what it counts"
 
 
+def constants_are_nouns(module: Module) -> Iterator[str]:
+    for line in module.tree.body:
+        if isinstance(line, ast.Assign | ast.AnnAssign):
+            for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
+                for node in ast.walk(target):
+                    if (
+                        isinstance(node, ast.Name)
+                        and node.id.isupper()
+                        and (vague := VAGUE_CONSTANTS & set(node.id.split("_")))
+                    ):
+                        yield f"{line.lineno}: {node.id} has a private word, {vague.pop()}; use the technical noun"
+
+
+def functions_are_verbs(module: Module) -> Iterator[str]:
+    for node in module.nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in VAGUE_FUNCTIONS:
+            yield f"{node.lineno}: {node.name!r} does not say what it does; use a verb and a noun"
+
+
 def is_number(value: ast.expr) -> bool:
     leaves = [node for node in ast.walk(value) if not isinstance(node, ast.operator | ast.unaryop | ast.BinOp | ast.UnaryOp)]
     return all(isinstance(node, ast.Constant) and type(node.value) in (int, float) for node in leaves)
@@ -85,4 +110,11 @@ def defined_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
     return {name: where for name, where in places.items() if len(where) > 1}
 
 
-WORD_RULES: tuple[Rule, ...] = (begins_with_a_noun, names_things, numbers_have_units, locals_are_nouns)
+WORD_RULES: tuple[Rule, ...] = (
+    begins_with_a_noun,
+    names_things,
+    numbers_have_units,
+    constants_are_nouns,
+    locals_are_nouns,
+    functions_are_verbs,
+)

@@ -51,7 +51,7 @@ async def counting(quotas: Quotas, size: int = LARGE_BYTES) -> AsyncIterator[any
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_counts, "PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(byte_counts, "FIRST_COUNT_TIMEOUT_SECONDS", 0)
 
 
 async def test_a_count_that_is_soon_made_is_waited_for() -> None:
@@ -90,7 +90,7 @@ async def test_a_message_after_a_start_does_not_wait_for_a_long_count_and_is_add
 
 
 async def test_a_count_that_is_renewed_is_not_waited_for_if_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_counts, "PATIENCE_SECONDS", math.inf)
+    monkeypatch.setattr(byte_counts, "FIRST_COUNT_TIMEOUT_SECONDS", math.inf)
     again = Count(50)
     async with opened(LIMIT) as (quotas, _, clock), counting(quotas):
         await quotas.store(ACME, None, 10, Count(20, waits=False))

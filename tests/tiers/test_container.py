@@ -179,13 +179,13 @@ async def test_a_persistent_sandbox_keeps_its_container_and_nobody_elses(opened:
     assert again.stdout == b""
     other = await opened.run(Job(engine="shell", code="ls", owner="b", keep="session"))
     assert other.stdout == b""
-    assert len(opened.kept) == 2
+    assert len(opened.persistent_names) == 2
 
 
 async def test_a_kept_container_is_only_for_jobs_of_its_limits(opened: ContainerTier) -> None:
     for memory_bytes, kept in ((2**28, 1), (2**28, 1), (2**27, 2)):
         await run(opened, "true", keep="session", limits=JobLimits(memory_bytes=memory_bytes))
-        assert len(opened.kept) == kept
+        assert len(opened.persistent_names) == kept
 
 
 async def test_a_container_that_was_idle_for_a_minute_is_ended(opened: ContainerTier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ async def test_a_container_that_was_idle_for_a_minute_is_ended(opened: Container
     assert await opened.sweep() == 0
     monkeypatch.setattr(container, "IDLE_SECONDS", 0.0)
     assert await opened.sweep() == 1
-    assert opened.kept == ()
+    assert opened.persistent_names == ()
 
 
 async def test_python_gives_its_value(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ async def test_containers_that_are_ready_outlive_their_deadline_and_one_that_is_
     async with open_fake_engine(tmp_path, IMAGE) as (engine, socket):
         async with open_container_tier(replace(at(socket), **settings), lambda: now) as tier:  # type: ignore[arg-type]
             await engine.reach(lambda: [made.state for made in engine.containers.values()] == ["paused", "paused"])
-            now += 2 * container.KEPT_MS
+            now += 2 * container.PERSISTENT_MS
             assert await tier.sweep() == 0
             assert (await run(tier, "echo 1")).stdout == b"1\n"
             # Somebody deletes the other one.

@@ -19,8 +19,8 @@ def test_the_launcher_loads_nothing_of_the_server() -> None:
     loaded = set(done.stdout.split())
     ours = {name.removeprefix("agentvm.tiers.") for name in loaded if name.startswith("agentvm")}
     assert ours == {
-        "agentvm", "agentvm.tiers", "brooms", "cgroup", "frames", "jail", "job_files", "job_process", "kernel", "landlock",
-        "launcher", "mounts", "roles", "scratch", "seccomp", "syscalls", "uid_block",
+        "agentvm", "agentvm.tiers", "cgroup", "cleanup_processes", "frames", "jail", "job_files", "job_process", "kernel",
+        "landlock", "launcher", "mounts", "roles", "scratch", "seccomp", "syscalls", "uid_block",
     }  # fmt: skip
     foreign = {name.split(".")[0] for name in loaded} - set(sys.stdlib_module_names) - {"agentvm", "msgspec", "__main__"}
     assert {

@@ -21,7 +21,7 @@ from agentvm.storage.sql.store import Store
 from agentvm.tenants.vault import Vault
 from agentvm.tools.safe_http import SafeHttp
 from agentvm.webhooks import sender as sending
-from agentvm.webhooks.sender import GIVE_UP_MS, RETRY_SECONDS, WebhookSender
+from agentvm.webhooks.sender import RETRY_MAX_MS, RETRY_SECONDS, WebhookSender
 
 HOUR_MS = 3_600_000
 
@@ -112,7 +112,7 @@ async def test_a_delivery_is_tried_again_after_longer_and_longer_times_until_it_
 async def test_a_webhook_that_fails_for_five_days_is_disabled_and_the_audit_log_says_so() -> None:
     async with open_pair(Receiver(*(503 for _ in range(9))).reply) as (world, _):
         await world.attempt()
-        world.clock.now += GIVE_UP_MS
+        world.clock.now += RETRY_MAX_MS
         last = await world.attempt()
         assert (last.disable, last.next_at) == ("failing", None)
         webhook = await world.webhook()

@@ -93,7 +93,7 @@ class ImageBuilder:
             raise ResourceTooDeep(f"An image refers to at most {NODES_MAX} resources, not {len(needed)}")
         closures = {reference: await resolution.find(reference, agent) for reference in needed}
         definition = await resolution.render(apply_config(source, config), closures)
-        check_size(definition, what="The definition with its resolved references")
+        check_size(definition, subject="The definition with its resolved references")
         return Frozen(
             definition=definition,
             source=source,
@@ -143,17 +143,17 @@ def check_tools(definition: Definition, tools: Sequence[str]) -> None:
         raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(tools)}")
 
 
-def _with_tools(definition: Definition, specs: Specs, taken: Names) -> Definition:
+def _with_tools(definition: Definition, specs: Specs, reserved: Names) -> Definition:
     """Returns the definition with further tools after its own."""
     names = list(DEFAULT_TOOLS if definition.tools is None else definition.tools)
     added: list[dict[str, object]] = []
     for spec in specs:
-        names.append(distinct_name(str(spec["name"]), {*names, *taken}))
+        names.append(distinct_name(str(spec["name"]), {*names, *reserved}))
         added.append({**spec, "name": names[-1]})
     rendered = definition.rendered or Rendered()
     rendered = msgspec.structs.replace(rendered, tools=(*rendered.tools, *added))
     extended = msgspec.structs.replace(definition, tools=tuple(names), rendered=rendered)
-    check_size(extended, what="The definition with the tools of its MCP servers")
+    check_size(extended, subject="The definition with the tools of its MCP servers")
     return extended
 
 

@@ -69,7 +69,7 @@ def agent_definition(name: str, content: bytes) -> Definition:
     return to_definition(name, agent)
 
 
-def check_size(*parts: Record, what: str = "The definition") -> int:
+def check_size(*parts: Record, subject: str = "The definition") -> int:
     """Returns the encoded size; `InvalidInput` for too many bytes, or for a name that is too long.
 
     The parts that an image is built from are sent with every prompt and shown in every list.
@@ -81,9 +81,9 @@ def check_size(*parts: Record, what: str = "The definition") -> int:
     try:
         size = sum(len(msgspec.json.encode(_deeper(part))) - 2 * SPARE_DEPTH_MIN for part in parts)
     except RecursionError:
-        raise InvalidInput(f"{what} is nested too deeply") from None
+        raise InvalidInput(f"{subject} is nested too deeply") from None
     if size > DEFINITION_MAX_BYTES:
-        raise InvalidInput(f"{what} has {size} bytes; at most {DEFINITION_MAX_BYTES} are allowed")
+        raise InvalidInput(f"{subject} has {size} bytes; at most {DEFINITION_MAX_BYTES} are allowed")
     return size
 
 

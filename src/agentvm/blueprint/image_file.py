@@ -104,7 +104,7 @@ def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
     manifest = _manifest(read_json(body, IMAGE_MANIFEST))
     if manifest.seal != seal_of(manifest) or manifest.digest != snapshot_of(manifest.definition)[0]:
         raise InvalidInput("The file of the image was altered: its content does not have the digest that it states")
-    documents = [document.digest for one in manifest.collections for document in one.documents]
+    documents = [document.digest for collection in manifest.collections for document in collection.documents]
     resources = read_bundle(files, documents) if files else None
     if resources is not None and resources.collections:
         raise InvalidInput(f"The file of the image was altered: its collections stand in {IMAGE_MANIFEST} alone")

@@ -216,7 +216,7 @@ class Resolution:
         merged = apply_config(written, ImageConfig(variables=dict(self._args)))
         # Before what it calls: nothing is rendered twice.
         self._agents[uri] = merged
-        closures = {one: _within(agent, one.uri) for one in references(written, ImageConfig())}
+        closures = {reference: _within(agent, reference.uri) for reference in references(written, ImageConfig())}
         self._agents[uri] = msgspec.structs.replace(self._definition(merged, closures), description=written.description)
         return uri
 

@@ -26,13 +26,13 @@ class Answer:
     def add(self, part: TurnPart) -> None:
         match part:
             case TextAdded(text=text):
-                self._say(text)
+                self._add_text(text)
             case CallMade():
                 # The next words are another message of the model.
                 self._is_apart = True
             case CallWaits(kind=kind) if kind != "client":
                 self._is_apart = True
-                self._say(wait_text(self._words, part))
+                self._add_text(wait_text(self._words, part))
             case TurnWaits():
                 self.state = "waits"
             case TurnEnded():
@@ -45,7 +45,7 @@ class Answer:
         self.state = "ended"
         self.text = self.text or self._words.nothing
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if self._is_apart and self.text:
             self.text += "\n\n"
         self._is_apart = False
@@ -56,9 +56,9 @@ class Answer:
         self._is_apart = True
         if part.error is not None:
             code, text = part.error
-            self._say(self._words.failed.format(error=f"{text} ({code})"))
+            self._add_text(self._words.failed.format(error=f"{text} ({code})"))
         elif part.outcome == "interrupted":
-            self._say(self._words.was_stopped)
+            self._add_text(self._words.was_stopped)
         elif not self.text.strip():
             self.text = self._words.nothing
 

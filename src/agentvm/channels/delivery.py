@@ -60,10 +60,10 @@ class MessageDelivery:
         self.message = message
         self._channel, self._adapter, self._store, self._talk = channel, adapter, store, talk
         self._chats, self._parked = chats, parked
-        self._heard = _decode(message.body or b"{}")
-        self._words: Words = words_for(self._heard.text)
+        self._message = _decode(message.body or b"{}")
+        self._words: Words = words_for(self._message.text)
         self._kept = dict(message.kept)
-        self._reply = ChatReply(message.message_key, self._heard.reply, self._kept, self._save_kept)
+        self._reply = ChatReply(message.message_key, self._message.reply, self._kept, self._save_kept)
         self._changed = anyio.Event()
         self._answer = Answer(self._words)
         self._cursor = message.cursor
@@ -71,7 +71,7 @@ class MessageDelivery:
     async def run(self) -> None:
         """Returns when the answer has been delivered; `PlatformFailed` when the platform did not take it."""
         if self.message.answer is None and self.message.turn_id is None:
-            async with self._chats.hold(self._heard.chat):
+            async with self._chats.hold(self._message.chat):
                 await self._begin()
         if self.message.answer is not None:
             await self._write_all(self.message.answer, is_over=True)
@@ -99,7 +99,7 @@ class MessageDelivery:
 
     async def _execute(self) -> None:
         container_id, alias = self.message.container_id, self._alias()
-        match self._heard.text.strip().lower():
+        match self._message.text.strip().lower():
             case "/help" | "/start":
                 await self.save(answer=self._words.help)
             case "/new":
@@ -113,7 +113,7 @@ class MessageDelivery:
 
     def _alias(self) -> Alias:
         # With another agent a chat begins anew.
-        return Alias(GATEWAY, f"{self._heard.chat} {self._channel.agent}"[:EXTERNAL_MAX])
+        return Alias(GATEWAY, f"{self._message.chat} {self._channel.agent}"[:EXTERNAL_MAX])
 
     async def _stop(self, alias: Alias) -> None:
         session_id = await self._talk.aliases(self.message.container_id).find(alias)
@@ -126,7 +126,7 @@ class MessageDelivery:
 
     async def _send(self, session: Session) -> None:
         key = f"channel:{self._channel.channel_id}:{self.message.message_key}"[:200]
-        if not self._heard.files and await self._answer_wait(session, key):
+        if not self._message.files and await self._answer_wait(session, key):
             # The turn continues, and so does the delivery of the message that began it.
             return
         content = await self._content()
@@ -136,7 +136,7 @@ class MessageDelivery:
 
     async def _answer_wait(self, session: Session, key: str) -> bool:
         """Answers the oldest waiting call of the chat, once even if the message is repeated; False if there is none."""
-        text, place = self._heard.text, (session.container_id, session.session_id)
+        text, place = self._message.text, (session.container_id, session.session_id)
         words, turn_id = parse_answer(answer_word(text) or ""), None
         with self._talk.context() as context:
             if words is not None:
@@ -147,12 +147,12 @@ class MessageDelivery:
         return turn_id is not None
 
     async def _content(self) -> UserContent:
-        heard = self._heard
-        text = f"{heard.sender.name or heard.sender.id}: {heard.text}" if heard.is_group else heard.text
-        if not heard.files:
+        message = self._message
+        text = f"{message.sender.name or message.sender.id}: {message.text}" if message.is_group else message.text
+        if not message.files:
             return text
         parts: list[UserPart] = [TextPart(text=text)] if text.strip() else []
-        for file in heard.files:
+        for file in message.files:
             parts.append(await self._attach(file))
         return tuple(parts)
 

@@ -111,8 +111,8 @@ class DingTalk(ChannelAdapter):
                 case "SYSTEM":
                     await _acknowledge(socket, frame, text_of(frame, "data"))
                 case "CALLBACK" if topic == TOPIC:
-                    if (heard := _parse(read_object(text_of(frame, "data")) or {})) is not None:
-                        await host.receive(heard)
+                    if (message := _parse(read_object(text_of(frame, "data")) or {})) is not None:
+                        await host.receive(message)
                     await _acknowledge(socket, frame, '{"response":null}')
                 case _:
                     pass  # A frame that was not subscribed to.

@@ -106,8 +106,8 @@ class Feishu(ChannelAdapter):
             return None
         if challenge := challenge_of(event):
             return HookAnswer(content={"challenge": challenge})
-        if (heard := self._parse(event)) is not None:
-            await host.receive(heard)
+        if (message := self._parse(event)) is not None:
+            await host.receive(message)
         return HookAnswer()
 
     async def _learn_name(self) -> None:
@@ -133,8 +133,8 @@ class Feishu(ChannelAdapter):
         payload = self._combine(frame)
         if payload is None:
             return
-        if frame.headers.get("type") == "event" and (heard := self._parse(read_object(payload) or {})) is not None:
-            await host.receive(heard)
+        if frame.headers.get("type") == "event" and (message := self._parse(read_object(payload) or {})) is not None:
+            await host.receive(message)
         await _send(socket, _acknowledged(frame))
 
     def _combine(self, frame: FeishuFrame) -> bytes | None:

@@ -10,7 +10,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.channels.base import AdapterParts, ChannelAdapter
-from agentvm.channels.elsewhere import LeadingHost
+from agentvm.channels.leading_node import LeadingHost
 from agentvm.channels.registry import adapters, check_settings, describe, find_adapter
 from agentvm.channels.running import RETRY_MAX_SECONDS, RunningChannel
 from agentvm.cluster.membership import while_leading

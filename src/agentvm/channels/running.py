@@ -31,13 +31,13 @@ FIRST_RETRY_SECONDS = 1.0
 RETRY_MAX_SECONDS = 60.0
 REFUSED_SECONDS = 300.0
 """Time after which a channel that was refused is tried again; a change of the channel or a secret ends it."""
-STEADY_MS = 30_000
+STABLE_MS = 30_000
 """A connection that held this long is tried again at once."""
 PENDING_MAX = 300
 """Messages of one channel whose answers are not delivered; more are not taken."""
 FLIGHTS_MAX = 100
 """Deliveries of one channel at a time, besides those that wait for an answer."""
-GIVE_UP_MS = 24 * 3_600_000
+RETRY_MAX_MS = 24 * 3_600_000
 STORE_RETRY_MS = 1_000
 """Time after which a database that failed is asked again."""
 TEXT_MAX = 100_000
@@ -74,7 +74,7 @@ class RunningChannel:
             self._set("connecting")
             error = await self._connect()
             now, connected_at, self._connected_at = self._vm.clock(), self._connected_at, None
-            if connected_at is not None and now - connected_at >= STEADY_MS:
+            if connected_at is not None and now - connected_at >= STABLE_MS:
                 retry_seconds = FIRST_RETRY_SECONDS
             self._fail(error)
             is_refused = isinstance(error, PlatformRefused)
@@ -152,30 +152,30 @@ class RunningChannel:
             logger.exception("channel_adapter_failed", channel=self.channel.name, kind=self.channel.kind)
             return None
 
-    async def receive(self, heard: InboundMessage) -> None:
+    async def receive(self, message: InboundMessage) -> None:
         """Stores a message for delivery, unless it was heard before, is empty, or is one too many."""
-        if not heard.text.strip() and not heard.files:
+        if not message.text.strip() and not message.files:
             return
         now = self._vm.clock()
-        taken = self._rate.take(heard.sender.id, now)
-        if taken == "refused":
+        allowed = self._rate.take(message.sender.id, now)
+        if allowed == "refused":
             return
-        heard = msgspec.structs.replace(heard, text=heard.text[:TEXT_MAX])
-        message = ChannelMessage(
+        message = msgspec.structs.replace(message, text=message.text[:TEXT_MAX])
+        row = ChannelMessage(
             channel_id=self.channel.channel_id,
-            message_key=_short(heard.key),
-            container_id=self._container(heard),
-            body=msgspec.json.encode(heard),
-            answer=words_for(heard.text).too_many if taken == "first_refused" else None,
+            message_key=_short(message.key),
+            container_id=self._container(message),
+            body=msgspec.json.encode(message),
+            answer=words_for(message.text).too_many if allowed == "first_refused" else None,
             heard_at=now,
         )
-        if await self._store.receive(message, PENDING_MAX) is None:
+        if await self._store.receive(row, PENDING_MAX) is None:
             logger.warning("channel_flooded", channel=self.channel.name, pending_max=PENDING_MAX)
         self._wake.set()
 
-    def _container(self, heard: InboundMessage) -> ContainerId:
+    def _container(self, message: InboundMessage) -> ContainerId:
         """Returns the container of a sender, or of a group. By the channel's id: another bot's people are others."""
-        name = f"group-{heard.chat}" if heard.is_group else heard.sender.id
+        name = f"group-{message.chat}" if message.is_group else message.sender.id
         hashed = ContainerId(f"{self.channel.channel_id}-{sha256(name.encode()).hexdigest()}")
         if _PATTERN & set(name):
             # The container is what the sender reaches: it must not be a pattern of names.
@@ -269,7 +269,7 @@ class RunningChannel:
         """Leaves a message for a later attempt, or gives it up."""
         now, attempts = self._vm.clock(), message.attempts + 1
         self.status = msgspec.structs.replace(self.status, last_error=str(error), last_error_at=now)
-        if error.permanent or now - message.heard_at > GIVE_UP_MS:
+        if error.permanent or now - message.heard_at > RETRY_MAX_MS:
             logger.warning("channel_answer_given_up", channel=self.channel.name, error=str(error))
             return await self._finish(message)
         seconds = max(min(FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10), RETRY_MAX_SECONDS), error.retry_seconds or 0)

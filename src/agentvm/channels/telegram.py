@@ -89,8 +89,8 @@ class Telegram(ChannelAdapter):
         received, expected = hook.headers.get(SECRET_HEADER, ""), self._hook_secret
         if expected is None or not hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode()):
             return None
-        if (heard := self._parse(read_object(hook.body) or {})) is not None:
-            await host.receive(heard)
+        if (message := self._parse(read_object(hook.body) or {})) is not None:
+            await host.receive(message)
         return HookAnswer()
 
     async def _poll(self, host: MessageListener) -> None:
@@ -105,8 +105,8 @@ class Telegram(ChannelAdapter):
                 if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
                     continue
                 # The next poll confirms it: by then it is stored.
-                if (heard := self._parse(update)) is not None:
-                    await host.receive(heard)
+                if (message := self._parse(update)) is not None:
+                    await host.receive(message)
                 offset = max(offset, update["update_id"] + 1)
 
     def _parse(self, update: dict[str, Any]) -> InboundMessage | None:

@@ -107,8 +107,8 @@ class WeCom(ChannelAdapter):
                 continue
             match frame:
                 case {"cmd": "aibot_msg_callback"}:
-                    if (heard := _parse(frame)) is not None:
-                        await host.receive(heard)
+                    if (message := _parse(frame)) is not None:
+                        await host.receive(message)
                 case {"cmd": "aibot_event_callback"} if text_of(frame, "body", "event", "eventtype") == "disconnected_event":
                     raise PlatformRefused(
                         "Another program has connected as this bot",

@@ -25,8 +25,8 @@ COLUMNS: Columns = {
     "SKEW (ms)": "skewMs",
     "STARTED (UTC)": moment("startedAt"),
 }
-LOOK_SECONDS = 0.5
-PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 0.5
+TIMEOUT_SECONDS = 60.0
 """Time beyond the grace after which a node that drains is not waited for any more."""
 
 
@@ -76,7 +76,7 @@ def drain_node(api: Api, show: Show, node_id: int, grace: float | None, yes: boo
     confirm(f"Stop node {node_id}?" if node_id else "Stop the node that is asked?", yes=yes)
     before = time.monotonic()
     drained = api.call("cluster.drain", str(node_id), grace_seconds=grace)
-    left = _wait_gone(api, int(drained["nodeId"]), PATIENCE_SECONDS + (grace or 0.0))
+    left = _wait_gone(api, int(drained["nodeId"]), TIMEOUT_SECONDS + (grace or 0.0))
     if show.as_json:
         show.json({**drained, "ended": left, "seconds": round(time.monotonic() - before, 3)})
     elif left:
@@ -95,7 +95,7 @@ def _wait_gone(api: Api, node_id: int, seconds: float) -> bool:
             return True
         if not any(node["nodeId"] == node_id and node["state"] == "up" for node in nodes):
             return True
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return False
 
 

@@ -92,10 +92,11 @@ def _show(report: Estimate) -> None:
         click.echo(table(("ELSEWHERE, THE SAME TURNS", "A MONTH", "", "SOURCE"), peers))
         click.echo()
     changes = [
-        (each.change, "not in this shape" if each.price is None else _dollars(each.price)) for each in report.sensitivity
+        (effect.change, "not in this shape" if effect.price is None else _dollars(effect.price))
+        for effect in report.sensitivity
     ]
     click.echo(table(("WHAT IF", "A MONTH"), changes))
-    measures = [(each.name, f"{each.value:,.10g}", each.unit, each.source) for each in report.measures]
+    measures = [(measure.name, f"{measure.value:,.10g}", measure.unit, measure.source) for measure in report.measures]
     click.echo(f"\n{table(('MEASURED', '', 'UNIT', 'SOURCE'), measures)}")
     measured = report.measured
     click.echo(

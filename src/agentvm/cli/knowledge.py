@@ -176,7 +176,7 @@ def _documents(api: Api, name: str) -> list[Item]:
     collection, _, revision = str(manifest.get("collection", "")).partition("@")
     if collection:
         return list(api.items("collection.documents", collection, revision=int(revision)))
-    return [{**one, "document": one["id"]} for one in manifest["documents"]]
+    return [{**document, "document": document["id"]} for document in manifest["documents"]]
 
 
 def _uri(name: str) -> str:
@@ -279,7 +279,7 @@ def _collect(api: Api, name: str, files: dict[str, Path]) -> str:
     """Brings a collection up to date, and returns its reference. Files that it has with the same bytes are not sent."""
     if not _has_collection(api, name):
         api.call("collection.create", name=name)
-    there = {one["document"]: one.get("digest") for one in api.items("collection.documents", name)}
+    there = {document["document"]: document.get("digest") for document in api.items("collection.documents", name)}
     sent, refused = 0, list[str]()
     for document, path in files.items():
         with path.open("rb") as file:
@@ -306,7 +306,9 @@ def _collect(api: Api, name: str, files: dict[str, Path]) -> str:
 
 def _note_others(api: Api, name: str, files: Collection[str]) -> None:
     """Names documents of a collection that are not in the folder: agents continue to find them."""
-    others = [plain(one["document"]) for one in api.items("collection.documents", name) if one["document"] not in files]
+    others = [
+        plain(document["document"]) for document in api.items("collection.documents", name) if document["document"] not in files
+    ]
     if others:
         more = f" and {len(others) - NOTED_MAX:,} more" if len(others) > NOTED_MAX else ""
         _note(f"Not in the folder, and still in the collection: {', '.join(others[:NOTED_MAX])}{more}")

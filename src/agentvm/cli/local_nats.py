@@ -14,7 +14,7 @@ from agentvm.errors import NotAvailable
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-_PAUSE_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _CONFIG = """host: 127.0.0.1
 port: -1
 ports_file_dir: {folder}
@@ -46,9 +46,9 @@ def local_nats(folder: Path) -> Iterator[str | None]:
 
 def _program() -> Path | None:
     """The program of the package, which is beside the interpreter; or any other."""
-    beside = Path(sys.executable).with_name("nats-server")
-    if beside.exists():
-        return beside
+    packaged = Path(sys.executable).with_name("nats-server")
+    if packaged.exists():
+        return packaged
     named = shutil.which("nats-server")
     return None if named is None else Path(named)
 
@@ -60,5 +60,5 @@ def _port(folder: Path, process: "subprocess.Popen[bytes]") -> int:
             # Empty until it is written.
             if (address := _ADDRESS.search(file.read_text())) is not None:
                 return int(address[1])
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(_POLL_SECONDS)
     raise NotAvailable(f"NATS does not start: {(folder / 'nats.log').read_text()[-400:]}")

@@ -57,9 +57,11 @@ def list_models(with_catalog: bool) -> None:
         click.echo(f"local/{path.stem}  {path.stat().st_size / 1e6:.0f} MB  {path}{note}")
     if with_catalog:
         installed = {path.stem for path in files}
-        for each in CATALOG.values():
-            if each.name not in installed:
-                click.echo(f"{each.name}  {each.about}  ({each.needs}, {each.license})  {program()} model pull {each.name}")
+        for model in CATALOG.values():
+            if model.name not in installed:
+                click.echo(
+                    f"{model.name}  {model.about}  ({model.needs}, {model.license})  {program()} model pull {model.name}"
+                )
 
 
 @model.command("delete")

@@ -43,19 +43,19 @@ class Progress:
         if of is not None and done >= of:
             self.clear()
         elif now - self._started >= self._delay_seconds and (is_new or now - self._updated >= TICK_SECONDS):
-            self._say(line(label, done, of, now - self._started if self._of_bytes else None), now)
+            self._show(line(label, done, of, now - self._started if self._of_bytes else None), now)
 
     def wait(self, label: str) -> None:
         """Shows a label until the next call or the end."""
         if self._live and self._clock() - self._started >= SHOWN_AFTER_SECONDS:
-            self._say(label, self._clock())
+            self._show(label, self._clock())
 
     def clear(self) -> None:
         if self._shown:
             click.echo(_ERASE, nl=False, err=True, color=True)
         self._shown = False
 
-    def _say(self, text: str, now: float) -> None:
+    def _show(self, text: str, now: float) -> None:
         # A full line would wrap and could not be erased.
         columns = shutil.get_terminal_size().columns - 1
         click.echo(f"{_ERASE}{text[:columns]}", nl=False, err=True, color=True)

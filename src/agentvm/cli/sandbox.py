@@ -76,7 +76,7 @@ def run_code(
     if show.as_json:
         show.json(outcome, exact=True)
     else:
-        tell(outcome)
+        show_output(outcome)
     return int(outcome.get("exitCode", 1))
 
 
@@ -113,7 +113,7 @@ def decode(content: dict[str, Any]) -> bytes:
     return base64.b64decode(content.get("data", ""))
 
 
-def tell(outcome: Item) -> None:
+def show_output(outcome: Item) -> None:
     """Output as the program wrote it, without control characters of a terminal; the rest on stderr."""
     click.echo(lines(str(outcome.get("stdout", ""))), nl=False)
     click.echo(lines(str(outcome.get("stderr", ""))), nl=False, err=True)

@@ -16,7 +16,7 @@ ORPHANS_MAX = 50
 """Sessions that are taken over in one commit: the nodes that are left share them."""
 
 
-LOOK_SECONDS = 0.15
+POLL_SECONDS = 0.15
 """Time between two looks for sessions that a node has handed over because it is stopped."""
 
 
@@ -38,14 +38,14 @@ class Adopter:
         async with open_tasks() as tasks:
             while True:
                 beaten = False
-                with anyio.move_on_after(LOOK_SECONDS):
+                with anyio.move_on_after(POLL_SECONDS):
                     await self._membership.wait_beat()
                     beaten = True
                 if not self._runtime.accepting:
                     continue
                 try:
                     if beaten or await self._nodes.has_handed_over():
-                        await self._look(tasks)
+                        await self._poll(tasks)
                 except AgentVMError as error:
                     logger.error("sessions_not_adopted", code=error.code, error=str(error))
 
@@ -63,7 +63,7 @@ class Adopter:
         if logs:
             logger.info("sessions_handed_over", sessions=len(logs))
 
-    async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _poll(self, tasks: anyio.abc.TaskGroup) -> None:
         if await self._nodes.has_orphans():
             while orphans := await self._nodes.adopt(ORPHANS_MAX):
                 await self._adopt(orphans, tasks)
@@ -100,9 +100,9 @@ class Adopter:
             return
         own = await self._nodes.list_own()
         claimed = {(log.tenant_id, log.session_id) for log in journal.claimed()}
-        unknown = [one for one in own if one.key not in claimed and not journal.is_writing(*one.key)]
+        unknown = [session for session in own if session.key not in claimed and not journal.is_writing(*session.key)]
         # Seen twice: one that was taken just now may not be known yet.
-        lost = tuple(one for one in unknown if one.session_key in self._unknown)
-        self._unknown = frozenset(one.session_key for one in unknown if one not in lost)
+        lost = tuple(session for session in unknown if session.session_key in self._unknown)
+        self._unknown = frozenset(session.session_key for session in unknown if session not in lost)
         if lost:
             await self._adopt(lost, tasks)

@@ -25,9 +25,9 @@ from agentvm.log import get_logger
 logger = get_logger(__name__)
 
 CODE_BYTES = 16
-HERE_SECONDS = 0.5
+BEAT_INTERVAL_SECONDS = 0.5
 """Time between two beats on the bus, at most. Servers that lose each other need a second to connect again: a beat is lost."""
-LATE_SECONDS = 1.0
+BEAT_TIMEOUT_SECONDS = 1.0
 """Time after a beat of a node without another, when other messages may have been lost as well."""
 
 ALL = "all"
@@ -106,12 +106,12 @@ class Hearing:
     def __init__(self, bus: Bus, membership: Membership) -> None:
         self.bus = bus
         self._membership = membership
-        self._heard: dict[int, float] = {}
+        self._beats: dict[int, float] = {}
         self._number = 0
         self._numbers: dict[int, int] = {}
         """The last heartbeat received from each node."""
         self._on: dict[type[Shout], Callable[[], None]] = {}
-        bus.listen(ALL, self._hear)
+        bus.listen(ALL, self._receive)
         bus.connected = self._greet
         if bus.is_up:
             self._greet()
@@ -124,7 +124,7 @@ class Hearing:
         """Returns whether messages that the node publishes arrive here, as far as can be known."""
         if not self.bus.is_up:
             return False
-        return anyio.current_time() - self._heard.get(node_id, float("-inf")) < self._membership.lease_seconds
+        return anyio.current_time() - self._beats.get(node_id, float("-inf")) < self._membership.lease_seconds
 
     def shout(self, message: Shout) -> None:
         self.bus.publish(ALL, _encoder.encode(message))
@@ -132,11 +132,11 @@ class Hearing:
     async def run(self) -> None:
         """Publishes heartbeats of this node until cancelled."""
         while True:
-            with anyio.move_on_after(HERE_SECONDS):
+            with anyio.move_on_after(BEAT_INTERVAL_SECONDS):
                 await self._membership.wait_beat()
             self._say_here()
-            for node_id in self._heard.keys() - self._membership.up:
-                del self._heard[node_id]
+            for node_id in self._beats.keys() - self._membership.up:
+                del self._beats[node_id]
                 self._numbers.pop(node_id, None)
 
     def _greet(self) -> None:
@@ -146,7 +146,7 @@ class Hearing:
         self._number += 1
         self.shout(Here(self._membership.node_id, asks, self._number))
 
-    def _hear(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         try:
             message = _shouts.decode(body)
         except msgspec.DecodeError:
@@ -154,7 +154,7 @@ class Hearing:
             return
         if isinstance(message, Here) and message.number:
             self._look_for_loss(message)
-        self._heard[message.node_id] = anyio.current_time()
+        self._beats[message.node_id] = anyio.current_time()
         if isinstance(message, Here) and message.asks:
             self._say_here()
         react = self._on.get(type(message))
@@ -163,6 +163,6 @@ class Hearing:
 
     def _look_for_loss(self, beat: Here) -> None:
         before, self._numbers[beat.node_id] = self._numbers.get(beat.node_id), beat.number
-        is_late = anyio.current_time() - self._heard.get(beat.node_id, float("-inf")) >= LATE_SECONDS
+        is_late = anyio.current_time() - self._beats.get(beat.node_id, float("-inf")) >= BEAT_TIMEOUT_SECONDS
         if before is not None and (is_late or beat.number != before + 1):
             self.bus.disturbed += 1

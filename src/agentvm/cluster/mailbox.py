@@ -22,18 +22,18 @@ from agentvm.runtime.tasks import open_tasks
 
 logger = get_logger(__name__)
 
-LOOK_SECONDS = 0.25
-WAITING_LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.25
+WAITING_POLL_SECONDS = 0.05
 """Time between two looks while this node waits for an answer."""
-BUS_SECONDS = 1.5
+BUS_TIMEOUT_SECONDS = 1.5
 """Without an answer over the bus for this long, a question becomes a row."""
-ASK_SECONDS = 30.0
-TIDY_SECONDS = 60.0
+ANSWER_TIMEOUT_SECONDS = 30.0
+CLEANUP_INTERVAL_SECONDS = 60.0
 SERVED_MAX = 64
 """Questions that are answered at a time."""
 QUESTION_MS = 60_000
 """Age at which a request over the bus is refused, because it may be a replayed message."""
-KEPT_SECONDS = 2 * QUESTION_MS / 1000 + ASK_SECONDS
+RETENTION_SECONDS = 2 * QUESTION_MS / 1000 + ANSWER_TIMEOUT_SECONDS
 """Time for which answers are kept, for a repeated request."""
 
 OPERATION = "operation"
@@ -105,7 +105,7 @@ class Mailbox:
         self.serving: dict[str, Callable[[bytes], Awaitable[Answered]]] = {}
         """Functions that answer, by the kind of question."""
         if hearing is not None:
-            hearing.bus.listen(_topic(membership.node_id), self._hear)
+            hearing.bus.listen(_topic(membership.node_id), self._receive)
 
     async def ask(self, node_id: int, body: bytes, kind: str = OPERATION) -> bytes:
         """The answer of a node. `NodeSilent` when it has ended or does not answer: then it may have executed the request."""
@@ -114,7 +114,7 @@ class Mailbox:
         question = NodeQuestion(f"{own}.{self._last}", own, self._clock(), body, kind)
         awaited = self._awaited[question.name] = _Awaited()
         try:
-            with anyio.move_on_after(ASK_SECONDS):
+            with anyio.move_on_after(ANSWER_TIMEOUT_SECONDS):
                 if not await self._ask_on_bus(node_id, question, awaited):
                     await self._ask_by_row(node_id, question, awaited)
         finally:
@@ -156,7 +156,7 @@ class Mailbox:
             return False
         if not hearing.bus.publish(_topic(node_id), _encoder.encode(question)):
             return False
-        with anyio.move_on_after(BUS_SECONDS):
+        with anyio.move_on_after(BUS_TIMEOUT_SECONDS):
             await awaited.arrived.wait()
         return awaited.body is not None
 
@@ -165,10 +165,10 @@ class Mailbox:
         self._waits.set()
         while awaited.body is None and not self.membership.has_ended(node_id):
             # Looked at again when its node has ended: nobody answers then.
-            with anyio.move_on_after(LOOK_SECONDS):
+            with anyio.move_on_after(POLL_SECONDS):
                 await awaited.arrived.wait()
 
-    def _hear(self, body: bytes) -> None:
+    def _receive(self, body: bytes) -> None:
         try:
             letter = _letters.decode(body)
         except msgspec.DecodeError:
@@ -195,14 +195,14 @@ class Mailbox:
             tasks.start_soon(self._run_letters, tasks)
             while True:
                 try:
-                    await self._look(tasks)
+                    await self._poll(tasks)
                 except AgentVMError as error:
                     logger.warning("mailbox_not_read", code=error.code, error=str(error))
                 self._waits = anyio.Event()
                 if any(awaited.row is not None for awaited in self._awaited.values()):
-                    await anyio.sleep(WAITING_LOOK_SECONDS)
+                    await anyio.sleep(WAITING_POLL_SECONDS)
                 else:
-                    with anyio.move_on_after(LOOK_SECONDS):
+                    with anyio.move_on_after(POLL_SECONDS):
                         await self._waits.wait()
 
     async def _run_letters(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -212,7 +212,7 @@ class Mailbox:
             for letter in letters:
                 tasks.start_soon(self._answer_on_bus, letter)
 
-    async def _look(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def _poll(self, tasks: anyio.abc.TaskGroup) -> None:
         rows = {awaited.row: name for name, awaited in self._awaited.items() if awaited.row is not None}
         inbox, replies = await self._asks.read_pending([*rows])
         for number, body in replies:
@@ -225,7 +225,7 @@ class Mailbox:
         now = anyio.current_time()
         for name in [name for name, served in self._served.items() if served.until < now]:
             del self._served[name]
-        if self.membership.is_leading() and now > self._tidied_at + TIDY_SECONDS:
+        if self.membership.is_leading() and now > self._tidied_at + CLEANUP_INTERVAL_SECONDS:
             self._tidied_at = now
             await self._asks.drop_old()
 
@@ -233,7 +233,7 @@ class Mailbox:
         """Executes a request once, however often and over whichever path it arrives."""
         served = self._served.get(question.name)
         if served is None:
-            served = self._served[question.name] = _Served(anyio.current_time() + KEPT_SECONDS)
+            served = self._served[question.name] = _Served(anyio.current_time() + RETENTION_SECONDS)
             async with self._serving:
                 # A kind that is not known is of another version: not understood as an operation either, and answered so.
                 serve = self.serving.get(question.kind) or self.serving[OPERATION]

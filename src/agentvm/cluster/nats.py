@@ -36,7 +36,7 @@ OPEN_SECONDS = 3.0
 PING_SECONDS = 1.0
 SILENT_PINGS_MAX = 2
 """A server that leaves so many in a row unanswered is gone."""
-PAUSE_SECONDS = 0.5
+RECONNECT_SECONDS = 0.5
 SETTLE_SECONDS = 2.0
 READ_BYTES = 256 * 1024
 
@@ -116,7 +116,7 @@ class NatsBus:
                 logger.warning("nats_unreachable", server=self._addresses[0].shown, error=str(error) or type(error).__name__)
             stream = None
             self._addresses.rotate(-1)
-            await anyio.sleep(PAUSE_SECONDS)
+            await anyio.sleep(RECONNECT_SECONDS)
 
     async def _try_all(self) -> anyio.abc.ByteStream | None:
         """A first connection; None while no server can be reached. `ConfigInvalid` if one must not be used."""
@@ -153,7 +153,9 @@ class NatsBus:
 
     async def _serve(self, stream: anyio.abc.ByteStream) -> None:
         """Sends and receives until the connection is lost."""
-        self._pending = [subscribe_command(f"{self._prefix}.{topic}", one[0]) for topic, one in self._topics.items()]
+        self._pending = [
+            subscribe_command(f"{self._prefix}.{topic}", topic_entry[0]) for topic, topic_entry in self._topics.items()
+        ]
         self._pending_bytes = sum(map(len, self._pending))
         self._wakeup = anyio.Event()
         self._wakeup.set()
@@ -191,7 +193,7 @@ class NatsBus:
         while True:
             for line in self._reader.feed(data):
                 if isinstance(line, NatsMessage):
-                    self._hear(line)
+                    self._receive(line)
                 elif line == b"PING":
                     self._send(PONG)
                 elif line == b"PONG":
@@ -201,7 +203,7 @@ class NatsBus:
                     raise ConnectionError(line[5:].decode(errors="replace"))
             data = await stream.receive(READ_BYTES)
 
-    def _hear(self, message: NatsMessage) -> None:
+    def _receive(self, message: NatsMessage) -> None:
         topic = self._numbers.get(message.number)
         if topic is None:
             # Unsubscribed a moment ago.

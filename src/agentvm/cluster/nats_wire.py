@@ -48,7 +48,7 @@ class NatsAddress:
 
 def parse_addresses(text: str) -> tuple[NatsAddress, ...]:
     """Servers of one cluster of NATS, separated by commas. `ValueError` names the fault, without the password."""
-    return tuple(_parse_address(one.strip()) for one in text.split(","))
+    return tuple(_parse_address(address.strip()) for address in text.split(","))
 
 
 def _parse_address(text: str) -> NatsAddress:

@@ -29,7 +29,7 @@ OVERLAP_MS = 60_000
 """A notice may be committed so long after it was written: as much is read again."""
 FOLLOW_SECONDS = 30.0
 """A node that cannot follow changed settings for this long takes no new work."""
-TIDY_SECONDS = 60.0
+CLEANUP_INTERVAL_SECONDS = 60.0
 
 Close = Callable[[Named, Why, int], None]
 """Closes the connections of these principals that were opened before that time."""
@@ -74,7 +74,7 @@ class NoticeBoard:
             hearing.on("noticed", self._wake)
 
     def shout(self, _named: Named, _why: Why) -> None:
-        """Rights have ended here, and are stored: the others are to look at once."""
+        """Rights have ended here, and are stored: other nodes read the notices at once."""
         if self._hearing is not None:
             self._hearing.shout(Noticed(self._membership.node_id))
 
@@ -87,7 +87,7 @@ class NoticeBoard:
             tasks.start_soon(self._beat)
             while True:
                 try:
-                    await self.look()
+                    await self.follow_new()
                 except AgentVMError as error:
                     logger.warning("notices_not_read", code=error.code, error=str(error))
                 await self._wakeup.wait()
@@ -98,7 +98,7 @@ class NoticeBoard:
             await self._membership.wait_beat()
             self._wakeup.set()
 
-    async def look(self) -> None:
+    async def follow_new(self) -> None:
         """Reads the new notices and follows them."""
         if self._since is None:
             # What was changed before is in what this node has read at its start, but for what was being committed then.
@@ -121,9 +121,9 @@ class NoticeBoard:
         for notice in latest.values():
             if notice.kind == "settings":
                 self._unfollowed.add(TenantId(notice.subject) if notice.subject else None)
-            elif (one := follow.get(notice.kind)) is not None:
+            elif (reaction := follow.get(notice.kind)) is not None:
                 try:
-                    await one(notice)
+                    await reaction(notice)
                 except AgentVMError as error:
                     # Read again the next time: a right that has ended must not stay.
                     failed.add(_subject(notice))
@@ -133,7 +133,7 @@ class NoticeBoard:
             self._since = now - OVERLAP_MS
             self._seen = {number: at for number, at in self._seen.items() if at > self._since}
         await self._follow_settings()
-        if self._membership.is_leading() and anyio.current_time() > self._tidied_at + TIDY_SECONDS:
+        if self._membership.is_leading() and anyio.current_time() > self._tidied_at + CLEANUP_INTERVAL_SECONDS:
             self._tidied_at = anyio.current_time()
             while await self._notices.drop_old():
                 pass
@@ -195,7 +195,7 @@ class NoticeBoard:
     async def _follow_settings(self) -> None:
         why = ""
         # Those of the server first: the settings of tenants lie above them.
-        for tenant_id in sorted(self._unfollowed, key=lambda one: one or ""):
+        for tenant_id in sorted(self._unfollowed, key=lambda tenant: tenant or ""):
             try:
                 await self._settings.catch_up(tenant_id)
                 self._unfollowed.discard(tenant_id)

@@ -14,7 +14,7 @@ from agentvm.tenants.quota import Quotas
 logger = get_logger(__name__)
 
 KIND = "quota_parts"
-PATIENCE_SECONDS = 2.0
+ANSWER_TIMEOUT_SECONDS = 2.0
 """A request waits so long for other nodes before it is refused."""
 
 
@@ -29,7 +29,7 @@ class PartExchange:
 
     async def reclaim(self, tenant_id: TenantId, nodes: Sequence[int]) -> None:
         """Returns when the running nodes have returned their unused parts, or after a timeout."""
-        with anyio.move_on_after(PATIENCE_SECONDS):
+        with anyio.move_on_after(ANSWER_TIMEOUT_SECONDS):
             async with open_tasks() as tasks:
                 for node_id in self._mailbox.membership.up & {*nodes}:
                     tasks.start_soon(self._ask, tenant_id, node_id)

@@ -35,7 +35,7 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-LOOK_SECONDS, CATCH_UP_SECONDS, CATCH_UP_PAUSE_SECONDS = 0.25, 2.0, 0.02
+POLL_SECONDS, CATCH_UP_SECONDS, CATCH_UP_POLL_SECONDS = 0.25, 2.0, 0.02
 """How long, and how often, events are looked for up to the cursor that a client got from another node."""
 UNKNOWN_SECONDS = 30.0
 """How long a client with a later cursor from another node waits for the outcome of a commit of this node."""
@@ -104,7 +104,7 @@ class EventRelay:
         """A listener of the container has come."""
         self._wanted[tenant_id, container_id] += 1
         if self._wanted[tenant_id, container_id] == 1 and self._hearing is not None:
-            self._hearing.bus.listen(_topic(tenant_id, container_id), self._hear)
+            self._hearing.bus.listen(_topic(tenant_id, container_id), self._take_packet)
 
     def lose(self, tenant_id: TenantId, container_id: ContainerId) -> None:
         """A listener of the container has gone."""
@@ -121,7 +121,7 @@ class EventRelay:
             packet = RelayedEvents(log.tenant_id, log.container_id, log.session_id, encode_events(numbered))
             self._hearing.bus.publish(_topic(log.tenant_id, log.container_id), _encoder.encode(packet))
 
-    def _hear(self, body: bytes) -> None:
+    def _take_packet(self, body: bytes) -> None:
         assert self._hearing is not None
         if self._inbox_bytes + len(body) > INBOX_MAX_BYTES:
             self._hearing.bus.disturbed += 1
@@ -132,7 +132,7 @@ class EventRelay:
 
     async def run(self) -> None:
         """Relays, until cancelled."""
-        next_look = anyio.current_time() + LOOK_SECONDS
+        next_look = anyio.current_time() + POLL_SECONDS
         while True:
             with anyio.move_on_after(max(0, next_look - anyio.current_time())):
                 await self._arrived.wait()
@@ -140,10 +140,10 @@ class EventRelay:
             try:
                 await self._take_in()
                 if anyio.current_time() >= next_look:
-                    await self._look()
-                    next_look = anyio.current_time() + LOOK_SECONDS
+                    await self._poll()
+                    next_look = anyio.current_time() + POLL_SECONDS
             except AgentVMError as error:
-                next_look = anyio.current_time() + LOOK_SECONDS
+                next_look = anyio.current_time() + POLL_SECONDS
                 logger.warning("journals_not_read", code=error.code, error=str(error))
 
     async def _take_in(self) -> None:
@@ -207,16 +207,16 @@ class EventRelay:
                     await self._repair(log)
                 else:
                     # What is being written here will be refused: it is numbered from what was known before.
-                    await anyio.sleep(CATCH_UP_PAUSE_SECONDS)
+                    await anyio.sleep(CATCH_UP_POLL_SECONDS)
                     log = await self._journal.open(tenant_id, container_id, session_id)
                 if after > log.committed:
-                    await anyio.sleep(CATCH_UP_PAUSE_SECONDS)
+                    await anyio.sleep(CATCH_UP_POLL_SECONDS)
         return log
 
     def _is_others(self, log: SessionLog) -> bool:
         return not log.claimed and not self._journal.is_writing(log.tenant_id, log.session_id)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Polls the nodes that are not connected to the bus, and compares mirrors that may be behind."""
         began = self._clock()
         if not self._broadcaster.listens:
@@ -238,7 +238,7 @@ class EventRelay:
         followed = [*self._broadcaster.followed()]
         for key in self._mirrors.keys() - {(tenant_id, session_id) for tenant_id, _, session_id in followed}:
             del self._mirrors[key]
-        compared = followed if unheard else [one for one in followed if self._is_to_be_compared((one[0], one[2]))]
+        compared = followed if unheard else [key for key in followed if self._is_to_be_compared((key[0], key[2]))]
         if compared:
             # What was told before the bus knew that it is wanted here is in the database.
             if self._hearing is not None and not unheard:
@@ -312,7 +312,7 @@ class EventRelay:
     async def _decode(self, log: SessionLog, body: bytes) -> list[Event]:
         named = named_messages(body)
         stored = self._store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
-        messages: dict[str, Message] = {one.id: one for one in await stored.get_messages(named)} if named else {}
+        messages: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
         return decode_events(body, log.tenant_id, messages)
 
     async def _compare(self, followed: Sequence[Followed]) -> None:

@@ -18,9 +18,9 @@ logger = get_logger(__name__)
 
 STOP = "stop"
 """The kind of these questions; a node of an older release does not understand it."""
-PATIENCE_SECONDS = 15.0
+STOP_TIMEOUT_SECONDS = 15.0
 """Also while the turns of a node that has just ended are taken over."""
-PAUSE_SECONDS = 0.1
+RETRY_INTERVAL_SECONDS = 0.1
 
 _encoder = msgspec.msgpack.Encoder()
 _scopes = msgspec.msgpack.Decoder(TurnScope)
@@ -36,13 +36,13 @@ class TurnStopper:
 
     async def stop(self, scope: TurnScope) -> None:
         """Returns when no other node runs such turns; `NodeSilent` if some go on."""
-        with anyio.move_on_after(PATIENCE_SECONDS):
+        with anyio.move_on_after(STOP_TIMEOUT_SECONDS):
             while others := await self._others(scope):
                 async with open_tasks() as tasks:
                     for node_id in others & self._membership.up:
                         tasks.start_soon(self._ask, node_id, scope)
                 if await self._others(scope):
-                    await anyio.sleep(PAUSE_SECONDS)
+                    await anyio.sleep(RETRY_INTERVAL_SECONDS)
             return
         raise NodeSilent("A turn that is to be stopped runs on another node, which does not answer; try again in a few seconds")
 

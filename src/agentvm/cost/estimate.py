@@ -83,7 +83,7 @@ def _measures(shape: Shape, measured: Coefficients) -> tuple[NamedMeasure, ...]:
     if shape == "cluster":
         return (*of_servers, *list_measures(measured.cluster))
     of_sandboxes = {"cpu per tool call", "memory of server", "memory per jail"}
-    return (*list_measures(measured.edge), *(each for each in of_servers if each.name in of_sandboxes))
+    return (*list_measures(measured.edge), *(measure for measure in of_servers if measure.name in of_sandboxes))
 
 
 def _peers(workload: Workload, prices: PriceTable, total: float | None) -> tuple[PeerBill, ...]:

@@ -90,9 +90,9 @@ def _server_cores(workload: Workload, measured: Coefficients) -> tuple[Term, ...
 
 
 def _tool_cores(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
-    calls, each = workload.peak_turns_per_second * workload.tools, measured.cpu_per_tool_call.value
-    by = f"{calls:.2f} calls/s x {each:.1f} ms / {BUSY_SHARE}"
-    return (Term(name="sandboxes", amount=calls * each / 1e3 / BUSY_SHARE, by=by),)
+    calls, seconds_per_call = workload.peak_turns_per_second * workload.tools, measured.cpu_per_tool_call.value
+    by = f"{calls:.2f} calls/s x {seconds_per_call:.1f} ms / {BUSY_SHARE}"
+    return (Term(name="sandboxes", amount=calls * seconds_per_call / 1e3 / BUSY_SHARE, by=by),)
 
 
 def _memory(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
@@ -116,8 +116,8 @@ def _disk(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
 
 
 def _disk_syncs(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
-    rate, each = workload.peak_turns_per_second, measured.syncs_per_turn.value
-    return (Term(name="turns", amount=rate * each, by=f"{rate:.1f} turns/s x {each:.2f} syncs"),)
+    rate, syncs_per_turn = workload.peak_turns_per_second, measured.syncs_per_turn.value
+    return (Term(name="turns", amount=rate * syncs_per_turn, by=f"{rate:.1f} turns/s x {syncs_per_turn:.2f} syncs"),)
 
 
 def _backup(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
@@ -130,5 +130,7 @@ def _traffic(workload: Workload, measured: Coefficients) -> tuple[Term, ...]:
     return (_bytes("deltas to clients", deltas, measured.traffic_per_delta.value, TB_BYTES),)
 
 
-def _bytes(name: str, count: float, each: float, unit: float = GB_BYTES) -> Term:
-    return Term(name=name, amount=count * each / unit, by=f"{count:,.0f} x {each:,.{0 if each >= 100 else 2}f} bytes")
+def _bytes(name: str, count: float, unit_bytes: float, unit: float = GB_BYTES) -> Term:
+    return Term(
+        name=name, amount=count * unit_bytes / unit, by=f"{count:,.0f} x {unit_bytes:,.{0 if unit_bytes >= 100 else 2}f} bytes"
+    )

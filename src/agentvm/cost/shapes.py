@@ -166,8 +166,8 @@ def _sandboxes(workload: Workload, measured: Coefficients, prices: PriceTable) -
 
 
 def _cheapest(prices: PriceTable, cores: float, memory_gb: float) -> Machine | None:
-    fitting = [each for each in prices.machines if each.cores >= cores and each.memory_gb >= memory_gb]
-    return min(fitting, key=lambda each: each.price, default=None)
+    fitting = [machine for machine in prices.machines if machine.cores >= cores and machine.memory_gb >= memory_gb]
+    return min(fitting, key=lambda machine: machine.price, default=None)
 
 
 def _too_large(cores: float, memory_gb: float) -> str:
@@ -185,8 +185,8 @@ def _traffic(needs: Needs, machine: Machine, servers: int, prices: PriceTable) -
 
 def _metered(name: str, rate: Metered, *counts: tuple[float, str, float]) -> BillLine:
     """An item of the bill with several counted units: how many, of which kind, and how much each takes."""
-    amount = sum(count * each for count, _, each in counts)
-    by = " + ".join(f"{count:,.0f} {what} x {each:.4g} {rate.unit}" for count, what, each in counts)
+    amount = sum(count * units for count, _, units in counts)
+    by = " + ".join(f"{count:,.0f} {noun} x {units:.4g} {rate.unit}" for count, noun, units in counts)
     price = max(0.0, amount - rate.included) * rate.price
     return BillLine(name=name, amount=amount, unit=rate.unit, price=price, source=rate.source, by=by)
 

@@ -127,9 +127,9 @@ class ChunkedBody:
 
     def _set_timer(self) -> None:
         self.close()
-        self._timer = self._loop.call_at(self._due, self._look)
+        self._timer = self._loop.call_at(self._due, self._check_timer)
 
-    def _look(self) -> None:
+    def _check_timer(self) -> None:
         self._timer = None
         if self._due > self._loop.time():
             if self._due < math.inf:

@@ -92,9 +92,9 @@ def shown_result(block: Mapping[str, object]) -> tuple[object, bool]:
 def _readable(value: object) -> object:
     match value:
         case dict():
-            return {key: _readable(each) for key, each in value.items() if not str(key).startswith("encrypted")}
+            return {key: _readable(field) for key, field in value.items() if not str(key).startswith("encrypted")}
         case list():
-            return [_readable(each) for each in value]
+            return [_readable(item) for item in value]
         case _:
             return value
 

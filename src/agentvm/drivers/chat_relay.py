@@ -63,12 +63,12 @@ class RelayedChat:
             yield MessageStarted(chunk.id or "", chunk.model or "")
         for choice in chunk.choices or ():
             self._is_told = self._is_told or choice.finish_reason is not None
-            if choice.delta is not None and (piece := _said(choice.delta)):
+            if choice.delta is not None and (piece := _delta_text(choice.delta)):
                 yield TextChunk(piece)
         if chunk.usage is not None:
             yield UsageReported(read_usage(chunk.usage))
 
 
-def _said(delta: ChoiceDelta) -> str:
+def _delta_text(delta: ChoiceDelta) -> str:
     calls = (call.function.arguments or "" for call in delta.tool_calls or () if call.function is not None)
     return "".join((delta.reasoning_content or delta.reasoning or "", delta.content or "", delta.refusal or "", *calls))

@@ -61,7 +61,7 @@ def share_window(window: int, requested: int, thinking: int | None) -> tuple[int
 
 def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
-    return sum([_weight(each, sizes) for each in conversation])
+    return sum([_weight(entry, sizes) for entry in conversation])
 
 
 _encoded: Cache[int, tuple[tuple[ToolSpec, ...], bytes]] = Cache(ENCODED_TOOLS_MAX)
@@ -126,7 +126,7 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
             case ToolCallMessage(parent_id=parent, tool_call=call):
                 calls.setdefault(parent, []).append(call)
             case ToolResultMessage(tool_call_id=call_id, tool_result=result):
-                results[call_id] = _told(result)
+                results[call_id] = _plain_result(result)
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
     entry: list[tuple[ConversationEntry, MessageId]] = []
@@ -135,7 +135,7 @@ def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageI
             case UserMessage(id=message_id, content=content):
                 entry.append((UserEntry(content=content), message_id))
             case AssistantMessage(id=message_id):
-                entry += [(each, message_id) for each in _assistant(message, calls.pop(message_id, []), results)]
+                entry += [(part, message_id) for part in _assistant(message, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
     return entry
@@ -146,7 +146,7 @@ def rendered_parts(output: ContentOutput) -> list[TextPart | ImagePart]:
     return [part if isinstance(part, TextPart | ImagePart) else TextPart(text=shown_part(part)) for part in output.value]
 
 
-def _told(result: ToolResult) -> ToolResult:
+def _plain_result(result: ToolResult) -> ToolResult:
     output = result.output
     if not isinstance(output, ContentOutput):
         return result

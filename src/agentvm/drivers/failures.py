@@ -203,7 +203,7 @@ class Failures:
             text += f"; try again in {wait:g} s"
         error = kind(text, retry_after=wait)
         if isinstance(error, ProviderBadRequest):
-            error.said, error.param = detail, self.redact(reported.param)
+            error.provider_message, error.param = detail, self.redact(reported.param)
             error.reason = str(reported.code or reported.kind or "")
         return error
 

@@ -142,7 +142,7 @@ class Models:
         self._tasks: anyio.abc.TaskGroup | None = None
         self._alive: set[anyio.Event] = set()
         self._configuring: anyio.Lock | None = None
-        preset = {name: self._given(name, driver) for name, driver in (drivers or {}).items()}
+        preset = {name: self._preset(name, driver) for name, driver in (drivers or {}).items()}
         self._now = _Configuration(preset, default, tuple(fallback))
 
     async def __aenter__(self) -> "Models":
@@ -229,7 +229,7 @@ class Models:
     async def use_chain(self, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
         """Yields the named model and its fallbacks, with the server's own keys."""
         async with AsyncExitStack() as stack:
-            yield tuple([await stack.enter_async_context(self.use(each)) for each in self.chain(name)])
+            yield tuple([await stack.enter_async_context(self.use(model)) for model in self.chain(name)])
 
     def new_health(self, name: str, silence_seconds: float | None) -> AccountHealth:
         """Returns a tracker for a tenant's own account."""
@@ -267,7 +267,7 @@ class Models:
             raise DriverNotFound(f"No driver named {provider!r} is configured for model {name!r}; configured: {names}")
         return opened
 
-    def _given(self, name: str, driver: Driver) -> _OpenedProvider:
+    def _preset(self, name: str, driver: Driver) -> _OpenedProvider:
         provider = Provider(name=name, driver=name, settings=DriverSettings())
         return _OpenedProvider(provider, AccountHealth(name, self._clock), 1, driver)
 
@@ -329,12 +329,12 @@ def slots_of(settings: DriverSettings, driver: Driver) -> FairSlots:
 def _health_of(before: _OpenedProvider, provider: Provider) -> AccountHealth | None:
     """Keeps the health of an account when only the way of calling it changes, its retry time included."""
     old, new = before.provider, provider
-    same = (old.driver, old.settings.base_url, old.settings.api_key) == (
+    is_same_account = (old.driver, old.settings.base_url, old.settings.api_key) == (
         new.driver,
         new.settings.base_url,
         new.settings.api_key,
     )
-    return before.health if same and before.over is not None else None
+    return before.health if is_same_account and before.over is not None else None
 
 
 def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[HealthTracker, HealthTracker]:

@@ -82,7 +82,7 @@ def output_tokens(form: OutputFormat | None) -> int:
 
 def refuses_output(error: ProviderBadRequest) -> bool:
     """Returns whether the provider refuses to enforce the schema of an answer, which can then be added to the prompt."""
-    return _REFUSED.search(f"{error.said} {error.param}") is not None
+    return _REFUSED.search(f"{error.provider_message} {error.param}") is not None
 
 
 def _reduce(schema: object, depth: int) -> Schema:

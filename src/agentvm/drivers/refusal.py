@@ -23,11 +23,11 @@ _MEDIA = re.compile(
 )
 _TOOLS = re.compile(r"(?i)\b(tool_use|tool_result|tool_calls?|tool_call_id|tool_use_id|function_call|role 'tool')")
 # About the request as a whole: no entry is at fault, and leaving one out would not help.
-_ELSEWHERE = re.compile(
+_UNRELATED = re.compile(
     r"(?i)context[ _](length|window|size)|too long|too many tokens|max(imum)?[ _](completion[ _])?tokens|temperature|credit|"
     r"billing|quota|\bmodel\b.*(not (exist|found|support)|unknown|invalid|decommissioned|deprecat)|api[ _-]?version"
 )
-_ELSEWHERE_REASONS = frozenset(
+_UNRELATED_REASONS = frozenset(
     {
         "context_length_exceeded",
         "exceed_context_size_error",
@@ -50,7 +50,7 @@ def explain(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None
 
 
 def _locate(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None:
-    match = _PLACE.search(error.param) or _PLACE.search(error.said)
+    match = _PLACE.search(error.param) or _PLACE.search(error.provider_message)
     if match is None:
         return
     number = int(match[1])
@@ -64,10 +64,10 @@ def _locate(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None
 
 
 def _kind_of(error: ProviderBadRequest) -> RefusalKind | None:
-    if error.place is None and (error.reason in _ELSEWHERE_REASONS or not error.said):
+    if error.place is None and (error.reason in _UNRELATED_REASONS or not error.provider_message):
         return None
-    if error.place is None and _ELSEWHERE.search(error.said):
+    if error.place is None and _UNRELATED.search(error.provider_message):
         return None
-    if _TOOLS.search(f"{error.said} {error.param}"):
+    if _TOOLS.search(f"{error.provider_message} {error.param}"):
         return "tools"
-    return "media" if _MEDIA.search(f"{error.said} {error.param} {error.reason.replace('_', ' ')}") else "unknown"
+    return "media" if _MEDIA.search(f"{error.provider_message} {error.param} {error.reason.replace('_', ' ')}") else "unknown"

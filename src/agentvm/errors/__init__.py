@@ -309,13 +309,13 @@ class ProviderAuthFailed(ProviderError):
 
 
 class ProviderBadRequest(ProviderError):
-    """The provider rejected the request. `said`, `param` and `reason` are its message, parameter and code, if it sent any.
+    """The provider rejected the request. `provider_message`, `param` and `reason` are its message, parameter and code, if any.
 
     `place` is the rejected entry of the conversation and its part. `kind` is the probable cause; None if it is not a message.
     """
 
     code = "provider_bad_request"
-    said: str = ""
+    provider_message: str = ""
     param: str = ""
     reason: str = ""
     place: tuple[int, int | None] | None = None

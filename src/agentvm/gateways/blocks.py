@@ -53,7 +53,7 @@ class BlockWriter(ABC):
         """The beginning of a delta of the block, up to its text."""
         self._inputs: list[str] = []
         """Calls whose input is being written."""
-        self._made: set[str] = set()
+        self._written_calls: set[str] = set()
         self._earlier: frozenset[str] = frozenset()
         """Calls of before the stretch: the client knows them."""
         self._is_round = False
@@ -117,14 +117,14 @@ class BlockWriter(ABC):
     def _begin_stretch(self) -> None:
         self._close()
         self._after = None
-        self._earlier = frozenset(self._made)
+        self._earlier = frozenset(self._written_calls)
 
     def _write(self, part: TurnPart) -> bytes:
         match part:
             case TextAdded(text=text):
-                return self._say("text", text)
+                return self._write_text("text", text)
             case ThinkingAdded(text=text):
-                return self._say("thinking", text)
+                return self._write_text("thinking", text)
             case CallBegun() | CallInput() | CallMade():
                 return self._call(part)
             case CallEnded(call_id=call_id, name=name):
@@ -156,7 +156,7 @@ class BlockWriter(ABC):
         self.is_done = True
         return closed + self.end_waiting()
 
-    def _say(self, kind: BlockKind, text: str) -> bytes:
+    def _write_text(self, kind: BlockKind, text: str) -> bytes:
         begun = b""
         if self._block != kind:
             begun = self._end_block() + self._round()
@@ -168,7 +168,7 @@ class BlockWriter(ABC):
     def _call(self, part: CallBegun | CallInput | CallMade) -> bytes:
         if isinstance(part, CallInput):
             return self.call_input(part.call_id, part.piece) if part.call_id in self._inputs else b""
-        if part.call_id in self._made:
+        if part.call_id in self._written_calls:
             return b""
         begun = self._end_block() + self._round()
         if isinstance(part, CallMade):
@@ -180,12 +180,12 @@ class BlockWriter(ABC):
 
     def _make(self, call: CallMade) -> bytes:
         """Writes the call, unless it was written."""
-        if call.call_id in self._made:
+        if call.call_id in self._written_calls:
             return b""
         is_begun = call.call_id in self._inputs
         if is_begun:
             self._inputs.remove(call.call_id)
-        self._made.add(call.call_id)
+        self._written_calls.add(call.call_id)
         return self.completed_call(call, is_begun=is_begun)
 
     def _round(self) -> bytes:
@@ -204,7 +204,7 @@ class BlockWriter(ABC):
         ended = self._end_block()
         for call_id in tuple(self._inputs):
             self._inputs.remove(call_id)
-            self._made.add(call_id)
+            self._written_calls.add(call_id)
             ended += self.cut_call(call_id)
         if self._has_round:
             ended += self.end_round()

@@ -82,7 +82,7 @@ async def _answered(talk: Talk, relayed: ModelRelay, shape: Shape, *, streams: b
     if relayed.failure is not None and not content:
         return _refused(talk, relayed.failure, shape)
     if relayed.untold is not None:
-        content += _told(talk, relayed.untold, shape)
+        content += _error_event(talk, relayed.untold, shape)
     media_type = MEDIA_TYPE if streams else "application/json"
     return GatewayReply(content=content, media_type=media_type, headers=relayed.headers)
 
@@ -135,7 +135,7 @@ class _RelaySource:
         if not piece:
             self._is_over = True
             failure = self._relay.untold
-            return b"" if failure is None else _told(self._talk, failure, self._shape)
+            return b"" if failure is None else _error_event(self._talk, failure, self._shape)
         return piece
 
 
@@ -148,7 +148,7 @@ def _refused(talk: Talk, error: AgentVMError, shape: Shape) -> GatewayReply:
     return GatewayReply(content=shaped.content, status=shaped.status, headers={**shaped.headers, **wait})
 
 
-def _told(talk: Talk, error: AgentVMError, shape: Shape) -> bytes:
+def _error_event(talk: Talk, error: AgentVMError, shape: Shape) -> bytes:
     """Returns the end of a stream that broke off, as both dialects read it."""
     return b"event: error\ndata: %b\n\n" % shape(_problem(talk, error)).content
 

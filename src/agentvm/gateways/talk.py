@@ -236,7 +236,7 @@ class Talk:
                     for part in reader.read(event):
                         yield part
 
-    async def told(self, turn: Turn) -> tuple[list[TurnPart], bool]:
+    async def read_parts(self, turn: Turn) -> tuple[list[TurnPart], bool]:
         """Returns the parts of the turn so far, and whether the log still holds all of them."""
         runtime, reader = self.vm.runtime, PartReader()
         events, is_complete = await TurnLog(self.vm.store, runtime.replay, self.principal.tenant_id, turn).read_all()

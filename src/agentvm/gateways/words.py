@@ -80,7 +80,7 @@ def error_text(words: Words, error: AgentVMError) -> str:
 def wait_text(words: Words, part: CallWaits) -> str:
     """Asks for an approval, or shows a question with its numbered options."""
     if part.questions:
-        questions = "\n".join(" ".join(filter(None, (one.message, one.url))) for one in part.questions.values())
+        questions = "\n".join(" ".join(filter(None, (question.message, question.url))) for question in part.questions.values())
         options = options_of(part.questions)
         listed = "".join(f"\n{number}. {option}" for number, option in enumerate(options, start=1))
         return words.ask.format(input=f"{questions}{listed}")
@@ -91,14 +91,16 @@ def wait_text(words: Words, part: CallWaits) -> str:
 
 def held_text(words: Words, part: CallWaits) -> str:
     """Explains that a call waits for an answer that this chat cannot give: an approval, or a visit to a page."""
-    pages = [one.url for one in (part.questions or {}).values() if one.url is not None]
+    pages = [question.url for question in (part.questions or {}).values() if question.url is not None]
     about = part.url or " ".join(pages) or part.why
     return words.held.format(name=part.name, about=about).replace(" )", ")")
 
 
 def is_asked(part: CallWaits) -> bool:
     """Returns whether a call waits for a text of the user, so that a message can answer it."""
-    return part.kind in ("question", "elicitation") and not any(one.mode == "url" for one in (part.questions or {}).values())
+    return part.kind in ("question", "elicitation") and not any(
+        question.mode == "url" for question in (part.questions or {}).values()
+    )
 
 
 def asks_caller(part: CallWaits) -> bool:

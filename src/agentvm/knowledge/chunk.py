@@ -110,7 +110,7 @@ def _back(text: str, start: int, cut: int, overlap: int) -> int:
         return cut
     least = max(start + 1, cut - overlap)
     for pattern in (_CUTS[1], _CUTS[-1]):
-        match = next((one for one in pattern.finditer(text, least, cut) if one.lastindex is None), None)
+        match = next((boundary for boundary in pattern.finditer(text, least, cut) if boundary.lastindex is None), None)
         if match is not None and match.end() < cut:
             return match.end()
     return least if _is_chinese(text[least:cut]) else cut

@@ -93,10 +93,10 @@ class Embedder:
         finally:
             with anyio.CancelScope(shield=True):
                 await self._enter(call, hold, used)
-        ordered = sorted(reply.data, key=lambda one: one.index)
-        if [one.index for one in ordered] != list(range(len(texts))):
+        ordered = sorted(reply.data, key=lambda vector: vector.index)
+        if [vector.index for vector in ordered] != list(range(len(texts))):
             raise NotAvailable(f"The embedder returned {len(ordered)} vectors for {len(texts)} texts, or not one for each")
-        return [pack(one.embedding) for one in ordered]
+        return [pack(vector.embedding) for vector in ordered]
 
     def _call(self, tenant_id: TenantId, user_id: UserId | None, input_tokens: int) -> SentCall:
         key = self.new_id("emb")

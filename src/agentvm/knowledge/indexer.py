@@ -180,7 +180,11 @@ class CollectionIndexer:
         current = IndexForm.parse(request.form)
         for place, (other, text) in enumerate(await indexes.forms(request.collection_id)):
             form = IndexForm.parse(text)
-            same = (form.size, form.overlap, bool(form.embedder)) == (current.size, current.overlap, bool(current.embedder))
-            is_old = same and (form.chunker, form.embedder) != (CHUNKER_VERSION, current.embedder)
+            is_current = (form.size, form.overlap, bool(form.embedder)) == (
+                current.size,
+                current.overlap,
+                bool(current.embedder),
+            )
+            is_old = is_current and (form.chunker, form.embedder) != (CHUNKER_VERSION, current.embedder)
             if other != index_key and (is_old or place >= FORMS_MAX):
                 await indexes.drop(other)

@@ -108,7 +108,7 @@ class KnowledgeLibrary:
             passages += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
         if len(nodes) > 1:
             passages = _take_turns(
-                [[one for one in passages if one.uri == uri] for uri in uris], min(k or USUAL_PASSAGES_MAX, K_MAX)
+                [[passage for passage in passages if passage.uri == uri] for uri in uris], min(k or USUAL_PASSAGES_MAX, K_MAX)
             )
         strange = any(node.resource.tenant_id not in (tenant_id, SYSTEM_TENANT) for _, node in nodes)
         return FoundPassages(passages=tuple(passages), problems=tuple(problems), tainted=strange and bool(passages))
@@ -142,7 +142,7 @@ class KnowledgeLibrary:
         served = await self.ensure(tenant_id, await self._node(tenant_id, uri))
         passage = await served.store.open(served.index, document, start, end) if start < end else None
         if passage is None:
-            gone = [one.problem for one in served.index.problems if one.document == document]
+            gone = [problem.problem for problem in served.index.problems if problem.document == document]
             raise NotFound(f"The document {document} has no such range" + (f": {gone[0]}" if gone else ""))
         return Passage(uri=uri, document=document, start=start, end=end, text=passage[0], title=passage[1])
 

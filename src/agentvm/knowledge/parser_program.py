@@ -190,8 +190,10 @@ def parts_in_order(opened: zipfile.ZipFile, index: str, entries: list[ElementTre
     folder, _, name = index.rpartition("/")
     relations = f"{folder}/_rels/{name}.rels"
     if relations not in opened.namelist():
-        return sorted(filter(re.compile(names).fullmatch, opened.namelist()), key=lambda one: (len(one), one))
-    targets = {one.get("Id"): one.get("Target") or "" for one in member(opened, relations)}
+        return sorted(
+            filter(re.compile(names).fullmatch, opened.namelist()), key=lambda member_name: (len(member_name), member_name)
+        )
+    targets = {relation.get("Id"): relation.get("Target") or "" for relation in member(opened, relations)}
     paths = (targets.get(entry.get(R + "id"), "") for entry in entries)
     return [path[1:] if path.startswith("/") else f"{folder}/{path}" for path in paths]
 
@@ -250,7 +252,7 @@ def sheets(data: bytes) -> Read:
     if "xl/sharedStrings.xml" in opened.namelist():
         strings = [cell_text(entry) for entry in member(opened, "xl/sharedStrings.xml").iter(S + "si")]
     workbook, dated = member(opened, index), date_styles(opened)
-    is_1904 = any(one.get("date1904") in ("1", "true") for one in workbook.iter(S + "workbookPr"))
+    is_1904 = any(properties.get("date1904") in ("1", "true") for properties in workbook.iter(S + "workbookPr"))
     epoch = datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30)
     entries = [*workbook.iter(S + "sheet")]
     parts: list[str] = []
@@ -289,7 +291,9 @@ def date_styles(opened: zipfile.ZipFile) -> set[str]:
     if "xl/styles.xml" not in opened.namelist():
         return set()
     styles = member(opened, "xl/styles.xml")
-    codes = {one.get("numFmtId"): one.get("formatCode") or "" for one in styles.iter(S + "numFmt")}
+    codes = {
+        number_format.get("numFmtId"): number_format.get("formatCode") or "" for number_format in styles.iter(S + "numFmt")
+    }
     dated: set[str] = set()
     for place, form in enumerate(styles.iterfind(f"{S}cellXfs/{S}xf")):
         number = form.get("numFmtId") or "0"

@@ -257,8 +257,8 @@ def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selecto
     if selector is None or selector == LATEST:
         return latest_of(candidates)
     if is_digest(selector):
-        same = [version for version in candidates if version.digest == selector]
-        return latest_of(same) or next(iter(same), None)
+        matches = [version for version in candidates if version.digest == selector]
+        return latest_of(matches) or next(iter(matches), None)
     if is_version(selector) or selector in tags:
         number = parse_version(tags.get(selector, selector))
         match = next((version for version in candidates if parse_version(version.version) == number), None)

@@ -50,8 +50,8 @@ def is_signed(
     content = f"{event_id}.{at}.".encode() + body
     expected = [f"v1,{_sign(secret, content)}".encode() for secret in secrets]
     # Every pair is compared, so that the time tells nothing.
-    shown = [each.encode() for each in signatures.split(" ")[:SIGNATURES_MAX]]
-    fits = [hmac.compare_digest(one, other) for one in shown for other in expected]
+    shown = [signature.encode() for signature in signatures.split(" ")[:SIGNATURES_MAX]]
+    fits = [hmac.compare_digest(signature, other) for signature in shown for other in expected]
     return event_id if any(fits) else None
 
 

@@ -91,16 +91,16 @@ def _where(entry: LogEntry) -> str:
 def merge(groups: Iterable[tuple[int, ErrorGroup]]) -> list[ErrorGroup]:
     """Joins the groups of nodes, each with the number of its node; ordered by their last entry."""
     merged: dict[tuple[str | None, str, str, str], ErrorGroup] = {}
-    for node_id, one in sorted(groups, key=lambda pair: -pair[1].last_at):
-        key = (one.tenant_id, one.code, one.event, one.where)
+    for node_id, group in sorted(groups, key=lambda pair: -pair[1].last_at):
+        key = (group.tenant_id, group.code, group.event, group.where)
         earlier = merged.get(key)
         merged[key] = (
-            replace(one, nodes=(node_id,))
+            replace(group, nodes=(node_id,))
             if earlier is None
             else replace(
                 earlier,
-                count=earlier.count + one.count,
-                first_at=min(earlier.first_at, one.first_at),
+                count=earlier.count + group.count,
+                first_at=min(earlier.first_at, group.first_at),
                 nodes=(*(earlier.nodes or ()), node_id),
             )
         )

@@ -31,9 +31,9 @@ def samples(metrics: Metrics, gauges: Gauges) -> Samples:
     return (*_requests(metrics), *_turns(metrics), *_models(metrics), *_stages(metrics), *_levels(gauges), *_process(gauges))
 
 
-def render(taken: Samples, *, openmetrics: bool = False) -> tuple[bytes, str]:
+def render(samples: Samples, *, openmetrics: bool = False) -> tuple[bytes, str]:
     """Renders samples; returns the text and its media type. Slow: may run in a thread."""
-    collector = _TakenSamples(taken)
+    collector = _TakenSamples(samples)
     if openmetrics:
         return bytes(generate_openmetrics(collector)), OPENMETRICS_TYPE  # type: ignore[no-untyped-call]
     return generate_latest(collector), TEXT_TYPE
@@ -42,8 +42,8 @@ def render(taken: Samples, *, openmetrics: bool = False) -> tuple[bytes, str]:
 class _TakenSamples(Collector):
     """Samples that were taken before."""
 
-    def __init__(self, taken: Samples) -> None:
-        self._taken = taken
+    def __init__(self, samples: Samples) -> None:
+        self._taken = samples
 
     def collect(self) -> Iterable[Metric]:
         return self._taken

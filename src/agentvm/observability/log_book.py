@@ -95,9 +95,9 @@ class LogBook:
         """Opens, resizes or closes the log files."""
         writer = self._writer
         if writer is not None and files.folder == self._folder:
-            for each in (writer.file, writer.warnings):
-                if each is not None:
-                    each.resize(most_bytes=files.most_bytes, most_files=files.most_files)
+            for file in (writer.file, writer.warnings):
+                if file is not None:
+                    file.resize(most_bytes=files.most_bytes, most_files=files.most_files)
             return
         new = None
         if files.folder is not None:

@@ -34,7 +34,7 @@ class LogWriter:
         """The file of warnings and errors."""
         self.lost = 0
         """Entries since the start that are in no file."""
-        self._told = 0
+        self._reported = 0
         self._room = room
         self._waiting: deque[LogEntry] = deque()
         self._changed = threading.Condition()
@@ -92,10 +92,10 @@ class LogWriter:
                 error = error or failed
         with self._changed:
             self.lost += len(batch) - written
-            lost, failed_before = self.lost - self._told, self._failing
+            lost, failed_before = self.lost - self._reported, self._failing
             self._failing = error is not None
             if error is None:
-                self._told = self.lost
+                self._reported = self.lost
         if error is not None and not failed_before:
             # Once: this entry has to be written, too.
             logger.error("log_not_written", error=error.strerror or type(error).__name__, remedy="make room on the disk")

@@ -68,8 +68,8 @@ class Monitor:
 
     async def exposition(self, *, openmetrics: bool = False) -> tuple[bytes, str]:
         """Returns the metrics in a text format of Prometheus, and its media type."""
-        taken = self.samples()
-        return await anyio.to_thread.run_sync(lambda: render(taken, openmetrics=openmetrics))
+        samples = self.samples()
+        return await anyio.to_thread.run_sync(lambda: render(samples, openmetrics=openmetrics))
 
     def samples(self) -> Samples:
         return samples(self.metrics, self.gauges())
@@ -85,10 +85,10 @@ class Monitor:
 def known_models(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> IsKnownModel:
     """Returns whether a model is configured: the default model of a provider, or `named` as `<provider>/<model>`."""
 
-    def known(provider: str, model: str) -> bool:
+    def is_known(provider: str, model: str) -> bool:
         defaults = {provider.name: provider.default_model for provider in health()}
         if provider not in defaults:
             return False
         return not model or defaults[provider] == model or f"{provider}/{model}" in named()
 
-    return known
+    return is_known

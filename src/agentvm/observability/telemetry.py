@@ -80,7 +80,7 @@ class Sender:
         """Spans lost since the start."""
         self.failures = 0
         """Requests failed since the start."""
-        self._told = -WARNING_INTERVAL_SECONDS
+        self._warned_at = -WARNING_INTERVAL_SECONDS
         self._untold = 0
 
     def put(self, span: Span) -> None:
@@ -146,16 +146,16 @@ class Sender:
         if snapshot is not None and not self._closing and not self._collector.send_metrics(snapshot):
             self._failed("metrics", 0)
 
-    def _failed(self, what: str, lost: int) -> None:
+    def _failed(self, signal: str, lost: int) -> None:
         with self._changed:
             self.failures += 1
             self.lost += lost
             self._untold += lost
-            if self._now() - self._told < WARNING_INTERVAL_SECONDS:
+            if self._now() - self._warned_at < WARNING_INTERVAL_SECONDS:
                 return
-            self._told, untold, self._untold = self._now(), self._untold, 0
+            self._warned_at, untold, self._untold = self._now(), self._untold, 0
         remedy = "check the collector at otel.endpoint"
-        logger.warning("otlp_not_sent", what=what, problem=self._collector.problem, spans_lost=untold, remedy=remedy)
+        logger.warning("otlp_not_sent", what=signal, problem=self._collector.problem, spans_lost=untold, remedy=remedy)
 
 
 class Telemetry:

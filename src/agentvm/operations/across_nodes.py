@@ -39,7 +39,7 @@ class NodeReply(Generic[T]):
 
     node_id: int
     name: str
-    said: T | None = None
+    result: T | None = None
     error: str = ""
 
 
@@ -58,29 +58,29 @@ async def ask_nodes(
         raise NotFound(f"No node {unknown[0]} is up; avm cluster status lists those that are")
     replies = [NodeReply[T](node_id, names[node_id]) for node_id in node_ids]
 
-    async def ask(one: NodeReply[T]) -> None:
-        node_request = request(one.node_id)
+    async def ask(reply: NodeReply[T]) -> None:
+        node_request = request(reply.node_id)
         if node_request is None:
             return
-        if one.node_id == own:
-            one.said = await here(node_request)
+        if reply.node_id == own:
+            reply.result = await here(node_request)
             return
-        one.error = "The node has not answered in time"
+        reply.error = "The node has not answered in time"
         with anyio.move_on_after(ANSWER_SECONDS):
             try:
-                one.said = await _ask(context, one.node_id, operation, node_request, kind)
-                one.error = ""
+                reply.result = await _ask(context, reply.node_id, operation, node_request, kind)
+                reply.error = ""
             except (AgentVMError, msgspec.DecodeError) as error:
-                one.error = str(error)
+                reply.error = str(error)
 
     async with open_tasks() as tasks:
-        for one in replies:
-            tasks.start_soon(ask, one)
+        for reply in replies:
+            tasks.start_soon(ask, reply)
     return replies
 
 
 def silent_nodes(replies: Iterable[NodeReply[Any]]) -> list[SilentNode]:
-    return [SilentNode(node_id=one.node_id, name=one.name, error=one.error) for one in replies if one.error]
+    return [SilentNode(node_id=reply.node_id, name=reply.name, error=reply.error) for reply in replies if reply.error]
 
 
 def _names(context: Context) -> dict[int, str]:

@@ -14,7 +14,7 @@ from agentvm.protocol.requests import Request
 operation = OperationGroup("browsers")
 
 COOKIE: Final = "avm_session"
-KEPT_SECONDS: Final = 400 * 24 * 3600
+COOKIE_SECONDS: Final = 400 * 24 * 3600
 """The longest that browsers keep a cookie. The server ends a session that is not used long before."""
 BODY_MAX_BYTES: Final = 4096
 SIGNED_OUT: Final = f"{COOKIE}=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0"
@@ -71,7 +71,7 @@ def cookie_of(cookie: Secret, *, keep: bool, is_secure: bool) -> str:
     """Returns the header that gives a browser the cookie of its session."""
     parts = [f"{COOKIE}={cookie.reveal()}", "HttpOnly", "SameSite=Strict", "Path=/"]
     if keep:
-        parts.append(f"Max-Age={KEPT_SECONDS}")
+        parts.append(f"Max-Age={COOKIE_SECONDS}")
     if is_secure:
         parts.append("Secure")
     return "; ".join(parts)

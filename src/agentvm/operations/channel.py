@@ -229,10 +229,10 @@ async def _checked(context: Context, kind: str, settings: ChannelSettings) -> Ch
     host, tenant_id = _host(context), TenantId(context.tenant_id)
     checked = host.check(kind, settings)
     stored = {name for name, _ in await context.tenancy.vault.names(tenant_id)}
-    for each in next(each for each in host.kinds() if each.name == kind).fields:
-        name = checked.get(each.name)
-        if each.is_secret and name not in stored and (each.required or name is not None):
-            raise InvalidInput(f"{each.name} must be the name of a stored secret; store it first: avm secret set {name}")
+    for setting in next(platform for platform in host.kinds() if platform.name == kind).fields:
+        name = checked.get(setting.name)
+        if setting.is_secret and name not in stored and (setting.required or name is not None):
+            raise InvalidInput(f"{setting.name} must be the name of a stored secret; store it first: avm secret set {name}")
     return checked
 
 

@@ -94,8 +94,8 @@ async def list_all(context: Context, request: PageRequest) -> Page[CollectionVie
     """List collections by name."""
     store = _store(context)
     collections = await store.list()
-    page = page_of(collections, request, (one.collection_id for one in collections))
-    views = [_view(one, await store.usage(one.collection_id)) for one in page.items]
+    page = page_of(collections, request, (collection.collection_id for collection in collections))
+    views = [_view(collection, await store.usage(collection.collection_id)) for collection in page.items]
     return Page(items=views, next_cursor=page.next_cursor)
 
 
@@ -169,7 +169,7 @@ async def list_documents(context: Context, request: DocumentList) -> Page[Docume
         request.collection_id, revision, after=request.cursor or "", limit=request.limit + 1
     )
     states = await context.vm.knowledge.indexer.states(context.tenant_id, request.collection_id, revision)
-    views = [_document_view(one, states.get(one.document)) for one in documents]
+    views = [_document_view(document, states.get(document.document)) for document in documents]
     return paged(views, request.limit, lambda index: views[index].document)
 
 

@@ -102,7 +102,7 @@ def _margin(tenant_id: TenantId, slug: str, rows: Sequence[UsageRow]) -> TenantM
     jobs = [row for row in rows if row.driver == TIER_DRIVER]
     sandbox_ms = sum(row.wall_ms for row in jobs)
     rate = prices.shipped().sandbox
-    elsewhere = None if rate is None else round(sandbox_ms / HOUR_MS * rate.price * DOLLAR_NANO)
+    sandbox_price = None if rate is None else round(sandbox_ms / HOUR_MS * rate.price * DOLLAR_NANO)
     return TenantMargin(
         tenant_id=tenant_id,
         slug=slug,
@@ -110,5 +110,5 @@ def _margin(tenant_id: TenantId, slug: str, rows: Sequence[UsageRow]) -> TenantM
         cost=cost,
         margin=price - cost,
         sandbox_ms=sandbox_ms,
-        saved=None if elsewhere is None else elsewhere - sum(row.price for row in jobs),
+        saved=None if sandbox_price is None else sandbox_price - sum(row.price for row in jobs),
     )

@@ -44,7 +44,7 @@ async def list_all(context: Context, request: ErrorList) -> ErrorGroups:
         return await _group(context, request)
     node_request, own = replace(request, nodes=None), partial(_group, context)
     replies = await ask_nodes(context, request.nodes, "error.list", lambda _: node_request, own, ErrorGroups)
-    groups = merge((one.node_id, group) for one in replies if one.said is not None for group in one.said.items)
+    groups = merge((reply.node_id, group) for reply in replies if reply.result is not None for group in reply.result.items)
     if context.vm.membership is None:
         groups = [replace(group, nodes=None) for group in groups]
     return ErrorGroups(items=groups[: request.limit], silent_nodes=silent_nodes(replies) or None)

@@ -20,9 +20,9 @@ from agentvm.protocol.requests import Request
 if TYPE_CHECKING:
     from agentvm.cluster.mailbox import Mailbox
 
-PATIENCE_SECONDS = 15.0
+FORWARD_TIMEOUT_SECONDS = 15.0
 """An operation is tried so long while its session moves from a node that has ended to another."""
-PAUSE_SECONDS = 0.1
+RETRY_INTERVAL_SECONDS = 0.1
 
 STOPPING = frozenset({"agent.interrupt", "agent.destroy", "agent.destroy_all", "image.stop"})
 """Operations that are carried out wherever the turns run that they are about."""
@@ -76,7 +76,7 @@ async def run_or_forward(operation: Operation, context: Context, request: Reques
             return replies[0]
         reply = await operation.function(context, request)
         return replies[0] if replies and operation.name == "agent.destroy" else reply
-    until = anyio.current_time() + PATIENCE_SECONDS
+    until = anyio.current_time() + FORWARD_TIMEOUT_SECONDS
     while True:
         # Never cut off: it may be waiting for a commit whose outcome is not known.
         try:
@@ -97,7 +97,7 @@ async def run_or_forward(operation: Operation, context: Context, request: Reques
                 # It has ended its turn meanwhile, or has died.
                 pass
         # Also while this node is about to take over, which takes a moment.
-        await anyio.sleep(PAUSE_SECONDS)
+        await anyio.sleep(RETRY_INTERVAL_SECONDS)
 
 
 def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:

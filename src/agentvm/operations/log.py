@@ -109,17 +109,17 @@ async def _find_on_nodes(context: Context, request: LogList, nodes: str) -> LogE
         return await _find(context, node_request)
 
     replies = await ask_nodes(context, nodes, "log.list", ask, here, LogEntries)
-    pages = {one.node_id: one.said for one in replies if one.said is not None}
+    pages = {reply.node_id: reply.result for reply in replies if reply.result is not None}
     entries = [replace(entry, node_id=node or None) for node, page in pages.items() for entry in page.items]
     shown = sorted(entries, key=lambda entry: (-entry.at, -entry.number))[: request.limit]
     # One that is silent now is asked from the same place for the next page.
-    next_places = {one.node_id: (places or {}).get(one.node_id) for one in replies if one.error and places is not None}
+    next_places = {reply.node_id: (places or {}).get(reply.node_id) for reply in replies if reply.error and places is not None}
     for node, page in pages.items():
-        taken = [entry.number for entry in shown if (entry.node_id or 0) == node]
-        if len(taken) == len(page.items):
+        numbers = [entry.number for entry in shown if (entry.node_id or 0) == node]
+        if len(numbers) == len(page.items):
             next_places[node] = None if page.next_cursor is None else int(page.next_cursor)
         else:
-            next_places[node] = taken[-1] if taken else (places or {}).get(node, page.items[0].number + 1)
+            next_places[node] = numbers[-1] if numbers else (places or {}).get(node, page.items[0].number + 1)
     left = {node: place for node, place in next_places.items() if place}
     return LogEntries(items=shown, next_cursor=_write_places(left), silent_nodes=silent_nodes(replies) or None)
 

@@ -143,5 +143,5 @@ async def _put(context: Context, container: str, memory_id: str, text: str, pinn
     memory = Memory(memory_id=MemoryId(memory_id), text=text, by="user", pinned=pinned, created_at=now, updated_at=now)
     await memories.put(memory)
     context.vm.runtime.memories.forget((context.tenant_id, container_id))
-    stored = next((one for one in await memories.list() if one.memory_id == memory_id), memory)
+    stored = next((memory for memory in await memories.list() if memory.memory_id == memory_id), memory)
     return MemoryReply(memory=stored)

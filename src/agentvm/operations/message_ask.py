@@ -197,13 +197,13 @@ async def wait_for_answer(context: Context, turn: "Turn", cursor: int) -> Messag
     with context.vm.runtime.follow_turn(context.tenant_id, turn, cursor) as follower:
         while events := await follower.take():
             for event in events:
-                answer = _heard(answer, event)
+                answer = _with_event(answer, event)
             if answer.waits:
                 break
     return answer
 
 
-def _heard(answer: MessageAnswer, event: "Event") -> MessageAnswer:
+def _with_event(answer: MessageAnswer, event: "Event") -> MessageAnswer:
     match event.data:
         case AssistantMessageEvent(message=AssistantMessage(text=text, citations=citations)):
             return msgspec.structs.replace(answer, text=text, citations=citations or ())

@@ -91,7 +91,10 @@ async def _show_of_nodes(context: Context, nodes: str) -> ClusterMetrics | Tenan
 
     replies = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, ServerMetrics)
     return ClusterMetrics(
-        nodes=[NodeMetrics(node_id=one.node_id, name=one.name, metrics=one.said, error=one.error or None) for one in replies]
+        nodes=[
+            NodeMetrics(node_id=reply.node_id, name=reply.name, metrics=reply.result, error=reply.error or None)
+            for reply in replies
+        ]
     )
 
 
@@ -102,14 +105,14 @@ async def _tenant_metrics_of_nodes(context: Context, nodes: str) -> TenantMetric
         return await _tenant_metrics(context)
 
     replies = await ask_nodes(context, nodes, "metric.show", lambda _: MetricsShow(), here, TenantMetrics)
-    metrics = [one.said for one in replies if one.said is not None]
+    metrics = [reply.result for reply in replies if reply.result is not None]
     if not metrics:
         raise NodeSilent(f"Node {nodes} does not answer; try again in a few seconds")
     return replace(
         metrics[0],
-        turns_running=sum(one.turns_running for one in metrics),
-        messages_waiting=sum(one.messages_waiting for one in metrics),
-        connections=sum(one.connections for one in metrics),
+        turns_running=sum(node.turns_running for node in metrics),
+        messages_waiting=sum(node.messages_waiting for node in metrics),
+        connections=sum(node.connections for node in metrics),
     )
 
 
@@ -148,15 +151,19 @@ async def status(context: Context, request: StatusShow) -> ServerStatus:
         return _status(context)
 
     replies = await ask_nodes(context, request.nodes, "metric.status", lambda _: StatusShow(), here, ServerStatus)
-    own, answered = _status(context), [one for one in replies if one.said is not None]
+    own, answered = _status(context), [reply for reply in replies if reply.result is not None]
     if context.vm.membership is None:
         return own
     silent = silent_nodes(replies)
     checks = [
-        replace(check, node_id=one.node_id) for one in answered for check in (one.said.checks if one.said is not None else ())
+        replace(check, node_id=reply.node_id)
+        for reply in answered
+        for check in (reply.result.checks if reply.result is not None else ())
     ]
-    checks += [Check(name="node", status="warn", message=f"{one.name}: {one.error}", node_id=one.node_id) for one in silent]
-    nodes = [NodeStatus(node_id=one.node_id, name=one.name, status=one.said, error=one.error or None) for one in replies]
+    checks += [Check(name="node", status="warn", message=f"{node.name}: {node.error}", node_id=node.node_id) for node in silent]
+    nodes = [
+        NodeStatus(node_id=reply.node_id, name=reply.name, status=reply.result, error=reply.error or None) for reply in replies
+    ]
     return replace(own, status=worst(checks), checks=checks, nodes=nodes)
 
 

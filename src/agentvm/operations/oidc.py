@@ -18,7 +18,7 @@ operation = OperationGroup("browsers")
 COOKIE = "avm_oidc"
 PATH = "/v1/auth/oidc"
 BODY_MAX_BYTES = 8192
-FLOW_SECONDS = 600
+SIGN_IN_SECONDS = 600
 _FIELD_MAX = 4096
 
 
@@ -58,7 +58,7 @@ async def oidc_start(context: Context, request: OidcStart) -> HttpReply[OidcAddr
     origin = (context.vm.config.system.public_url or context.http.origin).rstrip("/")
     location, cookie = await flow.start(origin, next_page=request.next, keep=request.keep, invitation=request.invitation)
     # Lax: the provider's page leads back here, and a strict cookie would not come along.
-    parts = [f"{COOKIE}={cookie.reveal()}", "HttpOnly", "SameSite=Lax", f"Path={PATH}", f"Max-Age={FLOW_SECONDS}"]
+    parts = [f"{COOKIE}={cookie.reveal()}", "HttpOnly", "SameSite=Lax", f"Path={PATH}", f"Max-Age={SIGN_IN_SECONDS}"]
     if context.http.is_secure:
         parts.append("Secure")
     return HttpReply(content=OidcAddress(location=location), headers={"Set-Cookie": "; ".join(parts)})

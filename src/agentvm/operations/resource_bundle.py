@@ -158,7 +158,7 @@ async def query_knowledge(context: Context, request: KnowledgeQuery) -> FoundVie
     uri = exact_uri(closure.root, context.tenant_id)
     user_id = context.principal.user_id
     passages = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k, user_id=user_id)
-    return FoundView(passages=[_shown(one) for one in passages.passages], problems=passages.problems)
+    return FoundView(passages=[_shown(passage) for passage in passages.passages], problems=passages.problems)
 
 
 class PassageOpen(Request[PassageView]):

@@ -176,8 +176,8 @@ def _job(request: SandboxRun, spec: SandboxSpec) -> Job:
         raise InvalidInput("argv holds a NUL, which no argument can")
     limits = limits_of(spec.limits, request.limits)
     inputs, skills = bytes_of(request.inputs), bytes_of(request.skills)
-    for one in (files, inputs, skills):
-        check_files(one, limits)
+    for group in (files, inputs, skills):
+        check_files(group, limits)
     if path := next((path for path in request.executable if path not in files), None):
         raise InvalidInput(f"executable: {shorten(path)!r} is not among the files")
     if path := next((path for path in inputs if "/" in path), None):

@@ -136,7 +136,7 @@ async def read(context: Context, request: ShareRead) -> SharedPage:
     query = MessageQuery(cursor=request.cursor, limit=request.limit)
     page = await read_page(context.room, partial(library.messages, share.session_id), query)
     shown = [message for message in page.messages if message.timestamp <= share.created_at]
-    items = [item for message in shown if (item := _said(message)) is not None]
+    items = [item for message in shown if (item := _shared_message(message)) is not None]
     return SharedPage(
         title=session.title,
         created_at=share.created_at,
@@ -154,7 +154,7 @@ def _narrowed(context: Context, share: Share) -> Principal:
     return structs.replace(context.principal, containers=(share.container_id,))
 
 
-def _said(message: Message) -> SharedMessage | None:
+def _shared_message(message: Message) -> SharedMessage | None:
     match message:
         case UserMessage(content=str(text)):
             return SharedMessage(message_id=message.id, role="user", text=text, at=message.timestamp)

@@ -118,7 +118,7 @@ class Sources(Generic[S]):
 
     async def get(self, context: Context, source_id: str) -> S:
         """Returns one; `NotFound` if it is not there."""
-        return self._found(await (await self.store(context)).get(source_id), source_id)
+        return self._existing(await (await self.store(context)).get(source_id), source_id)
 
     async def page(self, context: Context, request: SourceList[Any]) -> Page[S]:
         """Returns a page of them, oldest first."""
@@ -129,7 +129,7 @@ class Sources(Generic[S]):
 
     async def change(self, context: Context, source_id: str, modify: Modify[S]) -> S:
         """Changes one as it is at that moment."""
-        return self._found(await (await self.store(context)).change(source_id, modify), source_id)
+        return self._existing(await (await self.store(context)).change(source_id, modify), source_id)
 
     async def update(self, context: Context, source_id: str, request: SourceChanges[Any], more: Modify[S] | None = None) -> S:
         """Changes the fields that a request names, `enabled` included; `more` is applied to the result."""
@@ -152,10 +152,10 @@ class Sources(Generic[S]):
     async def runs(self, context: Context, source_id: str) -> RunListReply:
         """Returns the last runs of one, newest first."""
         store = await self.store(context)
-        self._found(await store.get(source_id), source_id)
+        self._existing(await store.get(source_id), source_id)
         return RunListReply(runs=await store.runs(source_id))
 
-    def _found(self, source: S | None, source_id: str) -> S:
+    def _existing(self, source: S | None, source_id: str) -> S:
         if source is None:
             raise self._missing(source_id)
         return source

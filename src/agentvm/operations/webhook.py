@@ -33,7 +33,7 @@ operation = OperationGroup("webhooks")
 ADMIN = "tenants:admin"
 DESCRIPTION_MAX = 200
 EVENTS_MAX = 20
-HELD_MS = 60_000
+LEASE_MS = 60_000
 """An attempt that a request makes itself is left to it this long."""
 ROTATION_MS = 24 * 3_600_000
 """After a rotation the old secret signs this long as well."""
@@ -234,7 +234,7 @@ async def test(context: Context, request: WebhookTest) -> DeliveryView:
         at=now,
         data={"webhookId": webhook.webhook_id, "message": "It works."},
     )
-    due = await _store(context).notify(webhook.webhook_id, notice, now + HELD_MS)
+    due = await _store(context).notify(webhook.webhook_id, notice, now + LEASE_MS)
     if due is None:
         raise not_found("Webhook", webhook.webhook_id)
     return await _attempt(context, due)
@@ -268,7 +268,7 @@ class WebhookRedeliver(Request[DeliveryView]):
 async def redeliver(context: Context, request: WebhookRedeliver) -> DeliveryView:
     """Send a delivery again now, with the same `webhook-id`."""
     webhook = await _find_enabled(context, request.webhook_id)
-    due = await _store(context).redeliver(webhook.webhook_id, request.number, context.vm.clock() + HELD_MS)
+    due = await _store(context).redeliver(webhook.webhook_id, request.number, context.vm.clock() + LEASE_MS)
     if due is None:
         raise not_found("Delivery", str(request.number))
     return await _attempt(context, due)

@@ -177,7 +177,7 @@ def read_bundle(files: dict[str, bytes], besides: Collection[str] = ()) -> Bundl
     files = dict(files)
     manifest = _manifest(files.pop(MANIFEST, None))
     blobs = {f"sha256:{name.removeprefix(_BLOBS)}": body for name, body in files.items()}
-    documents = {*besides, *(document.digest for one in manifest.collections for document in one.documents)}
+    documents = {*besides, *(document.digest for collection in manifest.collections for document in collection.documents)}
     for digest, body in blobs.items():
         if len(body) > FILE_MAX_BYTES and digest not in documents:
             raise _too_large(blob_file(digest), len(body), FILE_MAX_BYTES)
@@ -191,11 +191,11 @@ def read_bundle(files: dict[str, bytes], besides: Collection[str] = ()) -> Bundl
 def check_documents(collections: Iterable[FileCollection], blobs: Mapping[str, bytes]) -> None:
     """Refuses collections that cannot be, and documents that no collection can have, or whose bytes are not there."""
     names: set[str] = set()
-    for one in collections:
-        if not is_reference(one.reference) or (name := parse_reference(one.reference)[0]) in names:
-            raise ResourceInvalid(f"The file was altered: it cannot have a collection {shorten(one.reference)!r}")
+    for collection in collections:
+        if not is_reference(collection.reference) or (name := parse_reference(collection.reference)[0]) in names:
+            raise ResourceInvalid(f"The file was altered: it cannot have a collection {shorten(collection.reference)!r}")
         names.add(name)
-        for document in one.documents:
+        for document in collection.documents:
             is_plain = is_document_name(document.document) and (document.title or "").isprintable()
             if not is_plain or len(blobs.get(document.digest, b"")) != document.size:
                 raise ResourceInvalid(f"The file was altered: the document {shorten(document.document)!r} is not in it")

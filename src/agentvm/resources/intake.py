@@ -158,20 +158,20 @@ class _Intake:
         uri = _checked(entry)
         # Large contents take a while, and others wait for the same loop.
         content = await anyio.to_thread.run_sync(_with_parts, entry, self._bundle.blobs)
-        if uri.owner is not None and (elsewhere := await self._find(uri, entry.digest)) is not None:
-            self._placed[entry.uri] = elsewhere.root.version.version_id
-            exact = exact_uri(elsewhere.root, self._author.tenant_id)
-            return _reported(entry, "unchanged", elsewhere.root.version.version, exact)
+        if uri.owner is not None and (identical := await self._find(uri, entry.digest)) is not None:
+            self._placed[entry.uri] = identical.root.version.version_id
+            exact = exact_uri(identical.root, self._author.tenant_id)
+            return _reported(entry, "unchanged", identical.root.version.version, exact)
         own = await self._versions_of(entry.type, entry.name)
         version = parse_version(entry.version)
         existing = own.versions.get(version)
         if existing is None:
             return await self._create(entry, content, own, entry.version, "created")
         if existing.digest != entry.digest and self._on_conflict == "newVersion":
-            same = next((candidate for candidate in own.versions.values() if candidate.digest == entry.digest), None)
-            if same is None:
+            same_content = next((candidate for candidate in own.versions.values() if candidate.digest == entry.digest), None)
+            if same_content is None:
                 return await self._create(entry, content, own, str(max(own.versions).bumped("patch")), "renumbered")
-            existing = same
+            existing = same_content
         self._placed[entry.uri] = existing.place
         if existing.digest == entry.digest:
             return _reported(entry, "unchanged", existing.version)

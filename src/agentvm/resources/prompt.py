@@ -178,11 +178,11 @@ def variables(body: bytes) -> set[str]:
 
 
 def _value(path: list[str], args: Mapping[str, object], schema: object) -> object:
-    value = _look(path, args)
+    value = _value_at(path, args)
     return _default(path, schema) if value is _NOTHING else value
 
 
-def _look(path: list[str], value: object) -> object:
+def _value_at(path: list[str], value: object) -> object:
     for name in path:
         if not isinstance(value, Mapping) or name not in value:
             return _NOTHING
@@ -196,7 +196,7 @@ def _default(path: list[str], schema: object) -> object:
     for index in range(len(path) + 1):
         if not isinstance(schema, Mapping):
             break
-        if "default" in schema and (nested := _look(path[index:], schema["default"])) is not _NOTHING:
+        if "default" in schema and (nested := _value_at(path[index:], schema["default"])) is not _NOTHING:
             default = nested
         properties = schema.get("properties")
         schema = properties.get(path[index]) if index < len(path) and isinstance(properties, Mapping) else None

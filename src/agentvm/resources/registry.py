@@ -321,14 +321,14 @@ class Registry:
             if targets is not None:
                 target: VersionId | int = targets[alias]
             else:
-                closure = await self._found(author, alias, uri)
+                closure = await self._resource(author, alias, uri)
                 nodes |= closure.nodes
                 target = closure.root.version.version_id
                 check_size(nodes, target, text, above=1)
             dependencies.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
         return tuple(dependencies)
 
-    async def _found(self, author: Author, alias: str, uri: ResourceUri) -> VersionClosure:
+    async def _resource(self, author: Author, alias: str, uri: ResourceUri) -> VersionClosure:
         try:
             return await self._resolver.find(author.tenant_id, uri)
         except AgentVMError as error:

@@ -201,8 +201,8 @@ def _target(where: str, root: JsonSchema, ref: object) -> object:
 
 def _in_place(member: str, root: JsonSchema, part: JsonSchema) -> list[object]:
     """The parts that apply to the same value as this one."""
-    same = [subschema for keyword, _, subschema in _subschemas(part) if keyword in _IN_PLACE]
-    return [*same, _target(member, root, part["$ref"])] if "$ref" in part else same
+    subschemas = [subschema for keyword, _, subschema in _subschemas(part) if keyword in _IN_PLACE]
+    return [*subschemas, _target(member, root, part["$ref"])] if "$ref" in part else subschemas
 
 
 def _check_loops(member: str, root: JsonSchema) -> None:

@@ -98,7 +98,7 @@ class Accepted:
     """Keys of the ledger that jobs of its calls have, since this process has it."""
     results: list[tuple[Batch, PendingCall, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
-    said: dict[Batch, bool] = field(default_factory=dict)
+    commits: dict[Batch, bool] = field(default_factory=dict)
     """Commits that it relies on, and whether they hold outputs of its model."""
     parked: bool = False
     """Whether it has left memory because all its calls wait."""
@@ -200,10 +200,10 @@ class Accepted:
 
     def note_commit(self, batch: Batch, *, by_model: bool) -> None:
         """Notes a commit that the turn relies on. Raises when an earlier one was refused."""
-        if batch not in self.said:
+        if batch not in self.commits:
             self.check_stored()
-            self.said = {one: is_models for one, is_models in self.said.items() if not one.done.is_set()}
-        self.said[batch] = by_model or self.said.get(batch, False)
+            self.commits = {batch: is_models for batch, is_models in self.commits.items() if not batch.done.is_set()}
+        self.commits[batch] = by_model or self.commits.get(batch, False)
 
     async def settle(self, ports: Ports, log: SessionLog) -> None:
         """Returns when all events of the turn so far are stored; raises when one is refused."""
@@ -212,7 +212,7 @@ class Accepted:
 
     def check_stored(self) -> None:
         """Raises when the store has refused an event of the turn, also if another caller has received that error."""
-        for batch in (*self.said, *(batch for batch, _, _ in self.results)):
+        for batch in (*self.commits, *(batch for batch, _, _ in self.results)):
             if (error := self._refusal(batch)) is not None:
                 raise error
 
@@ -221,9 +221,9 @@ class Accepted:
 
         Calls whose result can never be stored, because its bytes are gone, are open again.
         """
-        for batch in (*self.said, *(batch for batch, _, _ in self.results)):
+        for batch in (*self.commits, *(batch for batch, _, _ in self.results)):
             await wait_for(batch)
-        if any(is_models and self._refusal(batch) is not None for batch, is_models in self.said.items()):
+        if any(is_models and self._refusal(batch) is not None for batch, is_models in self.commits.items()):
             self.state = msgspec.structs.replace(self.state, pending=())
         refused: list[EventData] = []
         for batch, pending, events in self.results:

@@ -13,7 +13,7 @@ from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolC
 from agentvm.model.session import ParentCall, Session
 from agentvm.model.turn import Turn, TurnOrigin
 from agentvm.runtime.accepted import Accepted, Incoming
-from agentvm.runtime.acting import find_agent
+from agentvm.runtime.acting_agent import find_agent
 from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.carried import message_of
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports

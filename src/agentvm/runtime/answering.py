@@ -25,7 +25,7 @@ from agentvm.model.message import ToolCallMessage, is_foreign
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, quoted_context, refusal, turn
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.acting import agents_of
+from agentvm.runtime.acting_agent import agents_of
 from agentvm.runtime.citations import sources_of
 from agentvm.runtime.handoff import transfer_tools
 from agentvm.runtime.output_check import OutputCheck, answers_of
@@ -70,7 +70,7 @@ class Answering:
         """The conversation of the last prompt, and the messages that each part of it comes from."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._tools = ToolSet(())
-        self._found: tuple[str, ...] = ()
+        self._found_tools: tuple[str, ...] = ()
         """Tools that the model has found in this session."""
         self._tainted = False
         """Whether the prompt holds untrusted text."""
@@ -115,13 +115,13 @@ class Answering:
         self._history = history = await self._recall(candidates)
         now = self._accepted.state
         if self._quoted is None:
-            window = min(one.driver.context_window(one.model) for one in candidates)
+            window = min(candidate.driver.context_window(candidate.model) for candidate in candidates)
             asker = self._accepted.bill.user_id
             self._quoted = await quote(self._ports, self._image, self._log, history, now.user_message_id, window, asker)
             messages = history.messages if now.produced else ()
             self._accepted.sources = sources_of(self._quoted.passages, messages, now.turn_id)
         self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
-        self._found = found_tools(history.messages) if self._tools.is_large else ()
+        self._found_tools = found_tools(history.messages) if self._tools.is_large else ()
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         accepted, cost = self._accepted, self._accepted.cost + self._accepted.bill.tool_cost
         accepted.others = await self._others()
@@ -322,7 +322,7 @@ class Answering:
         """Reads all messages of the turn, which no summary covers before it has ended, and as many earlier ones as its model
         needs."""
         log = self._log
-        window = max(one.driver.context_window(one.model) for one in candidates)
+        window = max(candidate.driver.context_window(candidate.model) for candidate in candidates)
         current = self._accepted.state.user_message_id
         sums_up = self._ports.settings_of(log.tenant_id).compaction.by != "off"
         history = self._ports.histories.find(log.tenant_id, log.session_id, current, summary=sums_up, window=window)
@@ -333,7 +333,7 @@ class Answering:
 
     def _compose(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model, thinking = self._definition, chosen.model, thinking_tokens(self._definition.thinking)
-        tools = self._tools.told(chosen.driver.context_window(model), self._found)
+        tools = self._tools.specs_for(chosen.driver.context_window(model), self._found_tools)
         answer_tokens, system = definition.max_tokens or self._defaults.max_tokens, system_text(definition)
         max_tokens, room = share_window(chosen.driver.context_window(model), answer_tokens, thinking)
         room -= output_tokens(definition.output)

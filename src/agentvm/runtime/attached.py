@@ -91,14 +91,14 @@ class Filled:
 
 async def check(store: AttachmentStore, content: UserContent, most: int) -> None:
     """`AttachmentNotFound` for a file that the container does not have, even if another container has it."""
-    digests = _wanted(content, most)
+    digests = _digests(content, most)
     if digests:
         _refuse_missing(digests, await store.sizes(digests))
 
 
 async def claim(store: AttachmentStore, content: UserContent, most: int, now: int) -> None:
     """As `check`; the attachments stay until the message that is about to refer to them is stored."""
-    digests = _wanted(content, most)
+    digests = _digests(content, most)
     if digests:
         _refuse_missing(digests, await store.claim(digests, now))
 
@@ -190,7 +190,7 @@ def _note(part: ImagePart | FilePart, why: str) -> TextPart:
     return TextPart(text=f"[{name or part.media_type}: {why}]")
 
 
-def _wanted(content: UserContent, most: int) -> tuple[str, ...]:
+def _digests(content: UserContent, most: int) -> tuple[str, ...]:
     parts = [*attachment_parts(content)]
     if len(parts) > most:
         raise InvalidInput(f"A message refers to at most {most} attachments, not {len(parts)}: send them in several messages")

@@ -38,7 +38,7 @@ from agentvm.runtime.tool_task import ProgressReports, ToolTask
 from agentvm.runtime.tools import Tool, ToolSet
 from agentvm.storage.attachments import Upload
 from agentvm.tools.base import (
-    HELD_SECONDS,
+    ANSWER_TIMEOUT_SECONDS,
     RESULT_MAX_BYTES,
     CallContext,
     Caller,
@@ -98,7 +98,7 @@ class CallRun:
         """Whether the model has read untrusted text before it asked for the calls."""
         self._limits = ports.settings_of(log.tenant_id).limits
         self._slots = anyio.Semaphore(self._limits.tool_parallel)
-        self._made = len(accepted.state.call_ids) - len(accepted.state.pending)
+        self._made_calls = len(accepted.state.call_ids) - len(accepted.state.pending)
         """Calls of the turn so far."""
         self._files = TurnFiles(ports, log, accepted.bill.user_id)
         self._agents = AgentCalls(ports, image, log, accepted, tainted=tainted, keep=self.keep)
@@ -122,8 +122,8 @@ class CallRun:
         tool = self._tools.find(call.name)
         if tool is None:
             return unknown(self._tools, call)
-        self._made += not is_nested
-        if self._made + len(self._accepted.nested) + self._accepted.others.tool_calls > self._limits.tool_calls:
+        self._made_calls += not is_nested
+        if self._made_calls + len(self._accepted.nested) + self._accepted.others.tool_calls > self._limits.tool_calls:
             return ToolOutcome(f"The call was not made: a turn makes {self._limits.tool_calls} tool calls at most.", True)
         try:
             if faults := self._tools.misfits(call):
@@ -133,20 +133,20 @@ class CallRun:
             if tool.agent is not None:
                 return await self._agents.run(tool, call)
             output_max = RESULT_MAX_BYTES if is_nested else self._limits.tool_output
-            one = self._one(tool, call, output_max, tainted=self._tainted or tainted)
+            running = self._open_call(tool, call, output_max, tainted=self._tainted or tainted)
             async with self._bounds(is_nested), self._files.open(writes=tool.writes_files) as files:
                 if others is not None:
                     await others.take_files(files)
-                ended = await one.run(files, resumption, others)
+                ended = await running.run(files, resumption, others)
                 if not isinstance(ended, ToolOutcome):
                     return ended
-                heard = files.tainted or one.tainted or (others is not None and others.tainted)
-                changes = files.keep(tainted=self._tainted or heard or tool.world == "open")
-                return replace(ended, files=changes, tainted=heard)
+                tainted = files.tainted or running.tainted or (others is not None and others.tainted)
+                changes = files.keep(tainted=self._tainted or tainted or tool.world == "open")
+                return replace(ended, files=changes, tainted=tainted)
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
 
-    def _one(self, tool: Tool, call: ToolCall, output_max: int, *, tainted: bool) -> "_Call":
+    def _open_call(self, tool: Tool, call: ToolCall, output_max: int, *, tainted: bool) -> "_Call":
         placed = partial(self.placed.__setitem__, call.id)
         knowledge = CallKnowledge(self._ports, self._image, self._log, self._accepted)
         skills = CallSkills(self._ports.store, self._image, self._log.tenant_id)
@@ -169,8 +169,8 @@ class CallRun:
             return unknown(self._tools, call)
         try:
             async with self._files.open(writes=False) as files:
-                one = self._one(tool, call, self._limits.tool_output, tainted=self._tainted)
-                outcome = await one.keep(_result_of(value), files)
+                running = self._open_call(tool, call, self._limits.tool_output, tainted=self._tainted)
+                outcome = await running.keep(_result_of(value), files)
                 return replace(outcome, files=files.keep(tainted=self._tainted or tool.world == "open"))
         except AgentVMError as error:
             return ToolOutcome(cut(str(error), self._limits.tool_output), True)
@@ -281,7 +281,7 @@ class _Call:
             caller=Caller(self._log.tenant_id, self._accepted.bill.user_id or ""),
             deadline=anyio.current_time() + min(self._tool.timeout_seconds, self._limits.tool_seconds),
             progress=self._hear_progress,
-            ask=self._ask,
+            ask=self._ask_person,
             resumption=resumption,
             charge=self._charge,
             session=self._log.session_id,
@@ -295,9 +295,9 @@ class _Call:
             skill_files=self._skills.files if self._skills else None,
         )
 
-    async def _ask(self, question: Question) -> QuestionAnswer:
+    async def _ask_person(self, question: Question) -> QuestionAnswer:
         """Asks a person while the call is held open, which is no time of the tool."""
-        self._extend(HELD_SECONDS)
+        self._extend(ANSWER_TIMEOUT_SECONDS)
         try:
             return await self._questions.ask(question)
         finally:

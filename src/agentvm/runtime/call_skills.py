@@ -33,7 +33,7 @@ class CallSkills:
         _, content = await self._read(name)
         files = content.files or {}
         if path is None or path == SKILL_FILE:
-            sizes = {one: size_of(content, one) for one in sorted(files)}
+            sizes = {name: size_of(content, name) for name in sorted(files)}
             return SkillPart(text=content.text, files=sizes, allowed_tools=read_front_matter(content.text).allowed_tools)
         file = files.get(path)
         if file is None:
@@ -45,11 +45,11 @@ class CallSkills:
     async def files(self, name: str | None) -> Mapping[str, bytes]:
         """Returns the bytes of all files of a skill, or of all skills, by path with the name of the skill first."""
         bodies: dict[str, bytes] = {}
-        for one in self._uris if name is None else (name,):
-            node, content = await self._read(one)
-            bodies[f"{one}/{SKILL_FILE}"] = content.text.encode()
+        for uri in self._uris if name is None else (name,):
+            node, content = await self._read(uri)
+            bodies[f"{uri}/{SKILL_FILE}"] = content.text.encode()
             for path, file in (content.files or {}).items():
-                bodies[f"{one}/{path}"] = file.encode() if isinstance(file, str) else await self._bytes(node, file)
+                bodies[f"{uri}/{path}"] = file.encode() if isinstance(file, str) else await self._bytes(node, file)
         return bodies
 
     async def _bytes(self, node: Node, file: Binary) -> bytes:

@@ -44,9 +44,9 @@ def _found_before(messages: Sequence[Message], turn_id: TurnId) -> dict[int, str
             continue
         value = result.output.value
         passages = value.get("passages") if isinstance(value, Mapping) else None
-        for one in passages if isinstance(passages, Sequence) else ():
-            if isinstance(one, Mapping) and isinstance(one.get("n"), int) and isinstance(one.get("cite"), str):
-                earlier[one["n"]] = one["cite"]
+        for passage in passages if isinstance(passages, Sequence) else ():
+            if isinstance(passage, Mapping) and isinstance(passage.get("n"), int) and isinstance(passage.get("cite"), str):
+                earlier[passage["n"]] = passage["cite"]
     return earlier
 
 

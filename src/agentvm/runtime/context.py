@@ -59,10 +59,10 @@ class Exchanges:
     weighed once: the cost of a step does not depend on the length of the history.
     """
 
-    __slots__ = ("_before", "_closed", "_most", "_places", "_plain", "_told", "_turns", "_weight")
+    __slots__ = ("_before", "_closed", "_most", "_places", "_plain", "_rendered", "_turns", "_weight")
 
     def __init__(self, history: Iterable[Message] = ()) -> None:
-        self._told: dict[MessageId, RenderedExchange] = {}
+        self._rendered: dict[MessageId, RenderedExchange] = {}
         self._turns: list[list[Message]] = []
         self._places: dict[TurnId | None, int] = {}
         self._open_again()
@@ -109,7 +109,7 @@ class Exchanges:
             self._open_again()
         for messages in self._turns[self._closed : place]:
             closed = self.render(messages, sizes)
-            self._told.pop(messages[0].id, None)
+            self._rendered.pop(messages[0].id, None)
             self._before += closed.entries
             self._weight += closed.weight
             self._most += closed.most
@@ -118,18 +118,18 @@ class Exchanges:
         return self.render(self._turns[place], sizes)
 
     def render(self, messages: Sequence[Message], sizes: Mapping[str, int]) -> RenderedExchange:
-        cached = self._told.get(messages[0].id)
+        cached = self._rendered.get(messages[0].id)
         if cached is not None and cached.messages == len(messages) and cached.last == messages[-1].id:
             return cached
         exchange = _render(messages, sizes)
         if exchange.plain:
-            self._told[messages[0].id] = exchange
+            self._rendered[messages[0].id] = exchange
         return exchange
 
     def keep(self, first: Sequence[MessageId]) -> None:
         """Forgets every other exchange once there are more of them than of these."""
-        if len(self._told) > 2 * len(first) + 16:
-            self._told = {message_id: self._told[message_id] for message_id in first if message_id in self._told}
+        if len(self._rendered) > 2 * len(first) + 16:
+            self._rendered = {message_id: self._rendered[message_id] for message_id in first if message_id in self._rendered}
 
 
 def _render(messages: Sequence[Message], sizes: Mapping[str, int]) -> RenderedExchange:
@@ -227,8 +227,8 @@ def newest(history: Sequence[Message], budget: int) -> tuple[tuple[Message, ...]
         if kept_groups and budget < 0:
             break
         kept_groups.append(messages)
-    taken = {message.id for messages in kept_groups for message in messages}
-    return tuple(message for message in history if message.id in taken), budget < 0
+    message_ids = {message.id for messages in kept_groups for message in messages}
+    return tuple(message for message in history if message.id in message_ids), budget < 0
 
 
 def summary_exchange(summary: str) -> Exchange:

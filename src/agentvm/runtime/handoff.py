@@ -4,7 +4,7 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.model.image import Image
 from agentvm.resources.tool import model_name
-from agentvm.runtime.acting import find_agent
+from agentvm.runtime.acting_agent import find_agent
 from agentvm.runtime.tool import Tool
 
 PREFIX = "transfer_to_"

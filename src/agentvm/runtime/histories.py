@@ -206,7 +206,7 @@ class Histories:
         oldest = anyio.current_time() - IDLE_SECONDS
         while self._kept and next(iter(self._kept.values())).used_at < oldest:
             self.forget(*next(iter(self._kept)))
-        self._released = {key: one for key, one in self._released.items() if one[1] >= oldest}
+        self._released = {key: released for key, released in self._released.items() if released[1] >= oldest}
 
     def _note(self, key: Key) -> None:
         if key in self._reading:

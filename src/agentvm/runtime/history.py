@@ -121,12 +121,12 @@ def regenerate(message_id: MessageId | None) -> Choose:
 
 
 def _rewrite(ordered: Sequence[Message], place: int, content: UserContent | None = None, *, tainted: bool = False) -> Rewrite:
-    taken = ordered[place:]
+    removed = ordered[place:]
     return Rewrite(
-        tuple(message.id for message in taken),
+        tuple(message.id for message in removed),
         content,
         kept_id=ordered[place - 1].id if place else None,
-        folded=sum(not isinstance(message, ToolCallMessage) for message in taken),
+        folded=sum(not isinstance(message, ToolCallMessage) for message in removed),
         tainted=tainted,
     )
 

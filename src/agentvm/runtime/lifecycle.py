@@ -39,10 +39,10 @@ MOVES: dict[tuple[AgentState, Move], AgentState] = {
 }
 
 
-def move(state: AgentState, what: Move) -> AgentState:
+def move(state: AgentState, step: Move) -> AgentState:
     """The state after a move; `AgentNotRunning` where the table has no such move."""
     try:
-        return MOVES[state, what]
+        return MOVES[state, step]
     except KeyError:
-        verb = "send message to" if what is Move.RECEIVE else what.value
+        verb = "send message to" if step is Move.RECEIVE else step.value
         raise AgentNotRunning(f"Cannot {verb} {state.value} agent") from None

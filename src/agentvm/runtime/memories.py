@@ -19,9 +19,9 @@ from agentvm.storage.sql.memories import MemoryStore
 from agentvm.storage.sql.store import Store
 from agentvm.storage.sql.words import terms
 
-TOLD_MAX = 1_500
+PROMPT_MEMORIES_MAX = 1_500
 """Characters of the memories that one prompt has."""
-KEPT_MAX = 10_000
+CACHED_MAX = 10_000
 """Memories, and containers without any, that are kept."""
 QUESTION_MAX = 2_000
 """Characters of a message that are compared with memories."""
@@ -38,8 +38,10 @@ class Memories:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: Cache[Key, tuple[Memory, ...]] = Cache(KEPT_MAX, weigh=lambda memories: len(memories) + 1)
-        self._ahead: Cache[Key, tuple[Memory, ...]] = Cache(KEPT_MAX, age_ms=AHEAD_MS, weigh=lambda memories: len(memories) + 1)
+        self._kept: Cache[Key, tuple[Memory, ...]] = Cache(CACHED_MAX, weigh=lambda memories: len(memories) + 1)
+        self._ahead: Cache[Key, tuple[Memory, ...]] = Cache(
+            CACHED_MAX, age_ms=AHEAD_MS, weigh=lambda memories: len(memories) + 1
+        )
         self._changes = 0
 
     async def read_ahead(self, key: Key) -> None:
@@ -109,7 +111,7 @@ def _now_ms() -> int:
 def choose(memories: Iterable[Memory], question: str) -> tuple[Memory, ...]:
     """Returns the memories that a prompt has room for: pinned ones, then those with words of the question, then new ones."""
     accepted = [memory for memory in memories if not memory.proposed]
-    if sum(len(memory.text) for memory in accepted) > TOLD_MAX:
+    if sum(len(memory.text) for memory in accepted) > PROMPT_MEMORIES_MAX:
         question_terms = set(terms(question[:QUESTION_MAX]))
         order = {
             memory.memory_id: (memory.pinned, len(question_terms.intersection(terms(memory.text))), memory.updated_at)
@@ -117,7 +119,7 @@ def choose(memories: Iterable[Memory], question: str) -> tuple[Memory, ...]:
         }
         accepted.sort(key=lambda memory: order[memory.memory_id], reverse=True)
     chosen: list[Memory] = []
-    room = TOLD_MAX
+    room = PROMPT_MEMORIES_MAX
     for memory in accepted:
         if len(memory.text) <= room:
             chosen.append(memory)

@@ -17,7 +17,7 @@ from agentvm.runtime.replay import Missed, Replay
 
 logger = get_logger(__name__)
 
-ROOM_SECONDS = 30.0
+MEMORY_TIMEOUT_SECONDS = 30.0
 RETRY_SECONDS = 0.1
 """Timeout of a lagging peer that waits for room in the server's memory, and the time between two attempts."""
 
@@ -53,7 +53,7 @@ class OutboxReader:
             if not room:
                 # The outbox is empty and still has no room: others hold all there is.
                 now = anyio.current_time()
-                until = now + ROOM_SECONDS if until is None else until
+                until = now + MEMORY_TIMEOUT_SECONDS if until is None else until
                 if now >= until:
                     channel.close(SERVER_BUSY)
                 else:

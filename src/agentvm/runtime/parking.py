@@ -21,7 +21,7 @@ from agentvm.model.message import ToolCall
 from agentvm.model.turn import OnParked, TurnOrigin
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.resources.schema import misfits
-from agentvm.runtime.acting import acting_image
+from agentvm.runtime.acting_agent import acting_image
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.policy import decide

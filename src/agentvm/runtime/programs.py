@@ -91,7 +91,7 @@ class Program:
         self._is_closed = False
 
     @property
-    def known(self) -> tuple[KnownAnswer, ...]:
+    def known_answers(self) -> tuple[KnownAnswer, ...]:
         """The results of its first calls, which were made in an earlier run."""
         answers = list[KnownAnswer]()
         while (entry := self._journal.get(len(answers) + 1)) is not None:

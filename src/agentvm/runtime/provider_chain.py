@@ -17,7 +17,7 @@ from agentvm.log import get_logger
 
 logger = get_logger(__name__)
 
-PATIENCE_SECONDS = 30.0
+RETRY_TIMEOUT_SECONDS = 30.0
 """One model call waits this long altogether for providers that are unavailable."""
 
 
@@ -39,7 +39,7 @@ class ProviderChain:
         self._candidates = candidates
         self._silence_seconds = silence_seconds
         self._patient = patient
-        self._asks = [one.asks if patient else 1 for one in candidates]
+        self._asks = [candidate.asks if patient else 1 for candidate in candidates]
         self._first_hand: ProviderError | None = None
         """The error of the chosen provider for this call."""
         self._first_failure: ProviderError | None = None
@@ -56,17 +56,19 @@ class ProviderChain:
     async def next(self) -> ProviderAttempt:
         """Returns the next provider, whose attempt has begun. Raises a ProviderError when there is none."""
         while True:
-            for place, one in enumerate(self._candidates):
+            for place, candidate in enumerate(self._candidates):
                 if self._asks[place] <= 0:
                     continue
-                if one.health.wait <= 0:
-                    again = self._asks[place] < one.asks
+                if candidate.health.wait <= 0:
+                    again = self._asks[place] < candidate.asks
                     self._asks[place] -= 1
                     self.attempts += 1
-                    return ProviderAttempt(one, one.health.begin(), place, self._candidates[0] if place else None, again)
+                    return ProviderAttempt(
+                        candidate, candidate.health.begin(), place, self._candidates[0] if place else None, again
+                    )
                 if not self._patient:
                     self._asks[place] = 0
-                    self._first_failure = self._first_failure or one.health.error()
+                    self._first_failure = self._first_failure or candidate.health.error()
             if not self._patient and self._first_failure is not None:
                 raise self._first_failure
             await self._wait()
@@ -104,23 +106,27 @@ class ProviderChain:
     async def _wait(self) -> None:
         now = anyio.current_time()
         if self._until is None:
-            self._until = now + PATIENCE_SECONDS
-        able = [one for place, one in enumerate(self._candidates) if self._asks[place] > 0 and one.health.worth_waiting]
+            self._until = now + RETRY_TIMEOUT_SECONDS
+        able = [
+            candidate
+            for place, candidate in enumerate(self._candidates)
+            if self._asks[place] > 0 and candidate.health.worth_waiting
+        ]
         left = min(self._until, anyio.current_effective_deadline()) - now
         # Nobody knows how long it takes to find out, so that is waited for as long as there is time.
-        waits = [min(one.health.wait, left) if one.health.probed else one.health.wait for one in able]
+        waits = [min(candidate.health.wait, left) if candidate.health.probed else candidate.health.wait for candidate in able]
         seconds = min(waits, default=left)
         if not able or left <= 0 or seconds > left:
             raise self._failure()
         changed = anyio.Event()
-        for one in able:
-            one.health.listen(changed)
+        for candidate in able:
+            candidate.health.listen(changed)
         try:
             with anyio.move_on_after(seconds):
                 await changed.wait()
         finally:
-            for one in able:
-                one.health.ignore(changed)
+            for candidate in able:
+                candidate.health.ignore(changed)
 
     def _failure(self) -> ProviderError:
         first = self._candidates[0]

@@ -34,7 +34,8 @@ def quote(memories: Sequence[Memory], passages: Sequence[Passage] = ()) -> Excha
         entries.append(f"{_MEMORIES}\n<memories>\n{notes}\n</memories>")
     if passages:
         texts = "\n\n".join(
-            f"[{number}] {one.cite}\n{_within(one.text, 'passages')}" for number, one in enumerate(passages, start=1)
+            f"[{number}] {passage.cite}\n{_within(passage.text, 'passages')}"
+            for number, passage in enumerate(passages, start=1)
         )
         entries.append(f"{_PASSAGES}\n<passages>\n{texts}\n</passages>")
     return (UserEntry(content="\n\n".join(entries)), AssistantEntry(text=_HEARD)) if entries else ()

@@ -32,7 +32,7 @@ from agentvm.model.message import (
 from agentvm.model.session import RefusedPart
 from agentvm.runtime.context import Traced
 
-AGAIN_MAX = 2
+RETRIES_MAX = 2
 """How often a turn asks once more after parts were set aside."""
 
 NOTE = "refused by the provider"
@@ -66,12 +66,12 @@ def decide(
         return None
     if any(part.message_id == current for part in parts):
         return SetAside(parts, again=False)
-    return SetAside(parts, again=True, certain=target is not None) if times < AGAIN_MAX else None
+    return SetAside(parts, again=True, certain=target is not None) if times < RETRIES_MAX else None
 
 
 def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> str:
     """Describes the refused parts for their sender."""
-    entries = {message_id: each for each, message_id in conversation if message_id is not None}
+    entries = {message_id: entry for entry, message_id in conversation if message_id is not None}
     return ", ".join(dict.fromkeys(_name(part, entries.get(part.message_id)) for part in parts))
 
 
@@ -79,11 +79,13 @@ def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> Seq
     """The history for a prompt, with notes in place of refused parts."""
     if not refused:
         return history
-    whole = {one.message_id for one in refused if one.part is None}
-    call_messages = [one for one in history if isinstance(one, ToolCallMessage)]
-    calls = {one.tool_call.id for one in call_messages if one.parent_id in whole}
+    whole = {part.message_id for part in refused if part.part is None}
+    call_messages = [message for message in history if isinstance(message, ToolCallMessage)]
+    calls = {message.tool_call.id for message in call_messages if message.parent_id in whole}
     # A part of an assistant's message stands for the pictures that its tools gave.
-    unseen = {one.tool_call.id for one in call_messages if any(one.parent_id == part.message_id for part in refused)} - calls
+    unseen = {
+        message.tool_call.id for message in call_messages if any(message.parent_id == part.message_id for part in refused)
+    } - calls
     remaining: list[Message] = []
     for message in history:
         match message:
@@ -152,12 +154,12 @@ def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times:
         # First the newest, since those before it were taken once; then all.
         return tuple(part for parts in (newest[:1] if times == 0 else newest) for part in parts)
     chosen: Callable[[Traced], Sequence[RefusedPart]] = _tools if kind == "tools" else _not_plain
-    earlier = [each for each in conversation if each[1] != current]
-    return tuple(dict.fromkeys(part for each in earlier for part in chosen(each)))
+    earlier = [entry for entry in conversation if entry[1] != current]
+    return tuple(dict.fromkeys(part for entry in earlier for part in chosen(entry)))
 
 
-def _media(each: Traced) -> tuple[RefusedPart, ...]:
-    entry, message_id = each
+def _media(traced: Traced) -> tuple[RefusedPart, ...]:
+    entry, message_id = traced
     if message_id is None:
         return ()
     if isinstance(entry, ToolResultsEntry):
@@ -171,14 +173,14 @@ def _has_image(output: ToolOutput) -> bool:
     return isinstance(output, ContentOutput) and any(isinstance(part, ImagePart) for part in output.value)
 
 
-def _tools(each: Traced) -> tuple[RefusedPart, ...]:
-    entry, message_id = each
+def _tools(traced: Traced) -> tuple[RefusedPart, ...]:
+    entry, message_id = traced
     uses = isinstance(entry, ToolResultsEntry) or (isinstance(entry, AssistantEntry) and bool(entry.tool_calls))
     return (RefusedPart(message_id),) if uses and message_id is not None else ()
 
 
-def _not_plain(each: Traced) -> tuple[RefusedPart, ...]:
-    entry, message_id = each
+def _not_plain(traced: Traced) -> tuple[RefusedPart, ...]:
+    entry, message_id = traced
     if isinstance(entry, AssistantEntry) and entry.thinking and message_id is not None:
         return (RefusedPart(message_id),)
-    return _tools(each) or _media(each)
+    return _tools(traced) or _media(traced)

@@ -42,8 +42,8 @@ class Refusals:
             await self._store(aside.parts)
         if not aside.again:
             raise ProviderBadRequest(
-                f"{self._provider} refused {describe(aside.parts, messages)}: {error.said or error}; it is set aside, and your "
-                "next message is answered without it"
+                f"{self._provider} refused {describe(aside.parts, messages)}: {error.provider_message or error}; it is set "
+                "aside, and your next message is answered without it"
             ) from None
         self._guessed = self._guessed if aside.certain else (*self._guessed, *aside.parts)
         return replace(history, refused=history.refused | frozenset(aside.parts))

@@ -25,7 +25,7 @@ from agentvm.model.session import ParentCall
 from agentvm.model.turn import TurnOrigin
 from agentvm.model.wait import ToolWait, WaitAnswer
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.acting import agents_of
+from agentvm.runtime.acting_agent import agents_of
 from agentvm.runtime.parking import end_parked
 from agentvm.runtime.session_log import SessionLog
 
@@ -112,7 +112,7 @@ class SubAgents:
 
     async def publish_at_root(self, ports: "Ports", log: SessionLog, scope: EventScope, contents: Sequence[EventData]) -> None:
         """Sends the waits of a sub-agent, whose session is that of the log, to the subscribers of the root session."""
-        events = [msgspec.structs.replace(data, session_id=log.session_id) for data in contents if isinstance(data, _TOLD)]
+        events = [msgspec.structs.replace(data, session_id=log.session_id) for data in contents if isinstance(data, _OF_WAITS)]
         session_id = scope.session_id
         if not events or session_id is None:
             return
@@ -126,7 +126,7 @@ class SubAgents:
             logger.info("waits_not_told", session_id=scope.session_id, code=error.code, error=str(error))
 
 
-_TOLD = (ToolWaiting, ToolAnswered, ToolWaitExpired)
+_OF_WAITS = (ToolWaiting, ToolAnswered, ToolWaitExpired)
 
 
 def scope_at_root(scope: EventScope, origin: TurnOrigin | None) -> EventScope | None:

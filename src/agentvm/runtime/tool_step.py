@@ -37,7 +37,7 @@ from agentvm.runtime.sub_agents import ENDED, has_ended, scope_at_root
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import ToolSet
 from agentvm.runtime.waiting import Waiting, answer_events, denied_event, waiting_events
-from agentvm.tools.base import HELD_SECONDS, ConsentRequired, InputRequired, Question
+from agentvm.tools.base import ANSWER_TIMEOUT_SECONDS, ConsentRequired, InputRequired, Question
 
 _INLINE = Placed(tier="inline")
 _Done = tuple[ToolCall, Run | ToolOutcome, Ended | None]
@@ -56,7 +56,7 @@ class CallRunner:
         self._tainted = tainted
         self._call_run = CallRun(ports, image, log, accepted, tools, tainted, questions=self)
         self._waiting = Waiting(log.container_id, log.session_id, accepted)
-        self._told = {wait.wait_id for wait in accepted.waits.values()}
+        self._announced = {wait.wait_id for wait in accepted.waits.values()}
         """Waits that people know of."""
         self._policy: dict[str, str] = {}
         """The reason of the decision about each call."""
@@ -94,8 +94,8 @@ class CallRunner:
     async def _publish_at_root(self, waits: Sequence[ToolWait]) -> None:
         """Shows new waits of a sub-agent at the top, too."""
         scope = scope_at_root(self._accepted.scope, self._accepted.origin)
-        new = [wait for wait in waits if wait.wait_id not in self._told]
-        self._told.update(wait.wait_id for wait in new)
+        new = [wait for wait in waits if wait.wait_id not in self._announced]
+        self._announced.update(wait.wait_id for wait in new)
         if scope is not None and new:
             events = [data for wait in new for data in waiting_events(wait)]
             await self._ports.sub_agents.publish_at_root(self._ports, self._log, scope, events)
@@ -298,7 +298,7 @@ class CallRunner:
         facts, at, before = self._facts(call), self._ports.clock(), self._accepted.waits.get(call.id)
         if facts is None or facts.unattended:
             return None
-        needs = InputRequired(questions={open_question.KEY: question}, until=at + int(HELD_SECONDS * 1000))
+        needs = InputRequired(questions={open_question.KEY: question}, until=at + int(ANSWER_TIMEOUT_SECONDS * 1000))
         note = calls.EDITED if before is not None and (before.is_edited or (before.answer and before.answer.input)) else None
         wait = self._waiting.ask(self._ports.new_id("wait"), at, Run(call, note=note), facts, needs)
         if wait.round >= ROUNDS_MAX:
@@ -366,7 +366,7 @@ class CallRunner:
 
     async def flush(self) -> None:
         await self._accepted.settle(self._ports, self._log)
-        self._accepted.said.clear()
+        self._accepted.commits.clear()
         self._accepted.results.clear()
 
 

@@ -35,13 +35,13 @@ logger = get_logger(__name__)
 
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
-TOLD_MAX = 40
+LISTED_MAX = 40
 """Tools that a model receives; it finds the others with `find_tools`."""
-TOLD_MIN = 8
+LISTED_MIN = 8
 """Tools that a model receives, however small its window is."""
 WINDOW_SHARE = 10
 """The part of a window that tools may fill: a tenth."""
-TOLD_SETS_MAX = 100
+TOOL_LISTS_MAX = 100
 """Selections of one set that are kept."""
 DESCRIPTION_MAX = 300
 """Characters of a description in the result of a search."""
@@ -59,9 +59,9 @@ class ToolSet:
         )
         self._tools: dict[str, Tool] = {tool.spec.name: with_programs(tool, self._callable) for tool in tools}
         self.specs = tuple(tool.spec for tool in self._tools.values())
-        self.is_large = len(self.specs) > TOLD_MIN
+        self.is_large = len(self.specs) > LISTED_MIN
         """Whether a model may be told a part of them only."""
-        self._told: dict[tuple[int, tuple[str, ...]], tuple[ToolSpec, ...]] = {}
+        self._spec_lists: dict[tuple[int, tuple[str, ...]], tuple[ToolSpec, ...]] = {}
         if self.is_large:
             self._tools.setdefault(FIND_TOOLS.name, Tool(spec=FIND_TOOLS, run=self._search, repeatable=True))
         self._inputs: dict[str, list[SchemaCheck]] = {}
@@ -84,21 +84,21 @@ class ToolSet:
         names = {tool.spec.name for tool in others}
         return ToolSet([*(self._tools[spec.name] for spec in self.specs if spec.name not in names), *others])
 
-    def told(self, window: int, names: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
-        """Returns the tools that a model with this window is told of: all, or the first, `find_tools`, and those `found`."""
+    def specs_for(self, window: int, names: tuple[str, ...] = ()) -> tuple[ToolSpec, ...]:
+        """Returns the tools that a model with this window receives: all, or the first, `find_tools`, and those `found`."""
         if not self.is_large:
             return self.specs
         first = self._first(window // WINDOW_SHARE)
         if first == len(self.specs):
             return self.specs
-        cached = self._told.get((first, names))
+        cached = self._spec_lists.get((first, names))
         if cached is None:
             # The same object each time: the JSON of tools is kept by it.
             begin, rest = self.specs[:first], {spec.name: spec for spec in self.specs[first:]}
             cached = (*begin, FIND_TOOLS, *(rest[name] for name in names if name in rest))
-            if len(self._told) >= TOLD_SETS_MAX:
-                self._told.clear()
-            self._told[first, names] = cached
+            if len(self._spec_lists) >= TOOL_LISTS_MAX:
+                self._spec_lists.clear()
+            self._spec_lists[first, names] = cached
         return cached
 
     def provided(self, driver: str, *, tainted: bool) -> tuple[tuple[ProviderTool, CallFacts], ...]:
@@ -114,7 +114,7 @@ class ToolSet:
         tokens = 0
         for number, size in enumerate(self._sizes()):
             tokens += size
-            if number >= TOLD_MAX or (number >= TOLD_MIN and tokens > tokens_max):
+            if number >= LISTED_MAX or (number >= LISTED_MIN and tokens > tokens_max):
                 return number
         return len(self.specs)
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.acting import acting_image
+from agentvm.runtime.acting_agent import acting_image
 from agentvm.runtime.answering import Answering
 from agentvm.runtime.session_log import SessionLog
 

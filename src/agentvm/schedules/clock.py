@@ -124,37 +124,37 @@ class ScheduleClock:
             await self._store.due_schedules.pass_over(work.passed)
         limiter, moved = anyio.CapacityLimiter(STARTS_MAX), len(work.passed) + len(work.postponed)
 
-        async def begin(each: DueSchedule, planned: RunPlan) -> None:
+        async def begin(schedule: DueSchedule, planned: RunPlan) -> None:
             nonlocal moved
             async with limiter:
-                moved += await self._begin(each, planned, starter, publish)
+                moved += await self._begin(schedule, planned, starter, publish)
 
         async with anyio.create_task_group() as tasks:
-            for each, planned in work.begin:
-                tasks.start_soon(begin, each, planned)
+            for schedule, planned in work.begin:
+                tasks.start_soon(begin, schedule, planned)
         return moved
 
     async def _sort(self, due: Sequence[DueSchedule], now: int, publish: PublishEvent) -> _Sorted:
         work = _Sorted([], [], [])
-        for each in due:
-            schedule, planned = each.schedule, plan(each.schedule, now)
+        for item in due:
+            schedule, planned = item.schedule, plan(item.schedule, now)
             await anyio.lowlevel.checkpoint()
-            reason = None if planned.due_at is None else await self._hindrance(each, now)
+            reason = None if planned.due_at is None else await self._hindrance(item, now)
             if planned.missed or planned.due_at is None:
                 first = planned.due_at or planned.next_at
-                work.passed.append(_pass(each, planned, "missed", "the server was down or too busy", now, next_at=first))
-                _publish_missed(publish, each, planned.missed, planned.missed_from, "outage")
+                work.passed.append(_pass(item, planned, "missed", "the server was down or too busy", now, next_at=first))
+                _publish_missed(publish, item, planned.missed, planned.missed_from, "outage")
                 continue
             if reason is not None:
-                work.passed.append(_pass(each, planned, "skipped", reason, now, next_at=planned.next_at))
-                _publish_missed(publish, each, 1, planned.due_at or now, reason)
+                work.passed.append(_pass(item, planned, "skipped", reason, now, next_at=planned.next_at))
+                _publish_missed(publish, item, 1, planned.due_at or now, reason)
                 continue
-            begins_at = self._slot(each, now) if planned.is_catch_up else now
+            begins_at = self._slot(item, now) if planned.is_catch_up else now
             if begins_at > now:
-                work.postponed.append((each, begins_at))
+                work.postponed.append((item, begins_at))
             else:
                 self._slots.pop(schedule.schedule_id, None)
-                work.begin.append((each, planned))
+                work.begin.append((item, planned))
         return work
 
     def _slot(self, due: DueSchedule, now: int) -> int:

@@ -38,7 +38,7 @@ def plan(schedule: Schedule, now: int) -> RunPlan:
     passed = [due_at, *_until(schedule, due_at, now)]
     if len(passed) > COUNTED_MAX:
         passed += _recent(schedule, passed[-1], now)
-    due = _kept(schedule, passed, now)
+    due = _due_times(schedule, passed, now)
     missed = passed[: len(passed) - len(due)]
     if not due:
         return RunPlan(missed=len(missed), missed_from=due_at, next_at=_after(schedule, passed[-1]))
@@ -57,7 +57,7 @@ def wake_time(schedule: Schedule, next_at: int | None) -> int | None:
     return None if next_at is None else next_at + jitter_ms(schedule.schedule_id, next_at, schedule.jitter_seconds)
 
 
-def _kept(schedule: Schedule, passed: list[int], now: int) -> list[int]:
+def _due_times(schedule: Schedule, passed: list[int], now: int) -> list[int]:
     """Returns the times, of those that have come, that are run."""
     oldest = now - max(schedule.catch_up_seconds * 1000, 0)
     late = [at for at in passed if _is_late(schedule, at, now)]

@@ -171,7 +171,9 @@ def public_routes(vm: AgentVM) -> Iterator[HttpRoute]:
             methods=() if not is_on else ("key",) if flow is None else ("key", "oidc"),
             version=VERSION,
             oidc=UNSET if flow is None else flow.client.name,
-            gateways=tuple(ServedGateway(name=one.name, prefixes=one.prefixes) for one in served_gateways(vm.config.gateways)),
+            gateways=tuple(
+                ServedGateway(name=gateway.name, prefixes=gateway.prefixes) for gateway in served_gateways(vm.config.gateways)
+            ),
             public_url=vm.config.system.public_url or UNSET,
         )
         return HttpResponse(content=msgspec.json.encode(content), headers={"Cache-Control": "no-store"})

@@ -89,7 +89,7 @@ class Handshake:
                     case CommandRefused(name=name, request_id=request_id):
                         await self._refuse(write, name, request_id, Reply())
                     case NoiseReceived(error=error):
-                        await self._tell(write, error, None)
+                        await self._send_error(write, error, None)
                     case RpcReceived() as received:
                         if (sent := await self._keep(received, len(text), write)) is not None:
                             outcome = await self._authenticated(sent)
@@ -140,11 +140,11 @@ class Handshake:
     async def _refuse(self, write: WriteFrame, name: str, request_id: str | None, reply: Reply) -> None:
         """Sends the event that clients show, then the reply, as for every refusal."""
         error = Unauthenticated(NOT_YET)
-        await self._tell(write, error, request_id)
+        await self._send_error(write, error, request_id)
         refused = msgspec.structs.replace(reply, error=str(error), error_code=error.code)
         await write(self._connection.send(encode_reply(name, request_id, refused, self._clock())))
 
-    async def _tell(self, write: WriteFrame, error: AgentVMError, request_id: str | None) -> None:
+    async def _send_error(self, write: WriteFrame, error: AgentVMError, request_id: str | None) -> None:
         data = CommandError(message=str(error), request_id=request_id, severity="error", code=error.code)
         frame = encode_event(Event(data=data, scope=EventScope(), timestamp=self._clock(), tenant_id=DEFAULT_TENANT))
         if frame is not None:

@@ -162,7 +162,7 @@ def local_runtime(
         config=config or load(),
         definitions=tuple(definitions),
         drivers=drivers,
-        tools=tuple(as_tool(each) for each in tools),
+        tools=tuple(as_tool(tool) for tool in tools),
         overrides=overrides,
     )
 

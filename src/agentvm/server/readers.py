@@ -11,8 +11,8 @@ where the client was, as if it had named the cursor itself.
     after a crash            gone: the client hears from the next event on, and nothing twice
 
 Saves and takes of one id happen in the order they are asked for: the store has one writer. In a cluster the socket may live on
-another node. The nodes connected to the bus are asked to save its position within `OTHERS_SECONDS`; a node that is not
-connected, or does not answer, is treated as crashed.
+another node. The nodes connected to the bus are asked to save its position within `OTHER_NODES_TIMEOUT_SECONDS`; a node that
+is not connected, or does not answer, is treated as crashed.
 """
 
 import re
@@ -49,7 +49,7 @@ LAST_ACKS_SECONDS = 1.0
 SAVE_TIMEOUT_SECONDS = 5.0
 """Timeout of the store when a socket has ended."""
 
-OTHERS_SECONDS = 0.3
+OTHER_NODES_TIMEOUT_SECONDS = 0.3
 """Time for which a client that reconnects waits for nodes on which its previous socket may still be open."""
 
 QUESTION = "reader"
@@ -160,14 +160,16 @@ class Reader:
         if not self.acks.stopped:
             now, tenant_id, replay = self.peer.vm.clock(), self.peer.tenant_id, self.peer.vm.runtime.replay
             quiet = {}
-            for heard in self.peer.vm.runtime.broadcaster.subscriptions(self.peer.channel):
-                seq = self.acks.cursor(heard.session_id)
+            for subscription in self.peer.vm.runtime.broadcaster.subscriptions(self.peer.channel):
+                seq = self.acks.cursor(subscription.session_id)
                 if seq is not None:
-                    places[heard.session_id] = ReaderPlace(seq, now)
+                    places[subscription.session_id] = ReaderPlace(seq, now)
                 else:
                     # Nothing has reached its outbox: its position is where it began, or the end of the log.
-                    began = replay.last(tenant_id, heard.session_id) if heard.cursor is None else heard.cursor
-                    quiet[heard.session_id] = ReaderPlace(began, now)
+                    began = (
+                        replay.last(tenant_id, subscription.session_id) if subscription.cursor is None else subscription.cursor
+                    )
+                    quiet[subscription.session_id] = ReaderPlace(began, now)
             # If there are too many, sessions with events are kept.
             places |= quiet
         self.acks.stop()
@@ -209,7 +211,7 @@ class Readers:
                 await earlier.ready.wait()
                 await _save(earlier)
             if self._mailbox is not None:
-                await self._mailbox.ask_others(msgspec.msgpack.encode(key), QUESTION, OTHERS_SECONDS)
+                await self._mailbox.ask_others(msgspec.msgpack.encode(key), QUESTION, OTHER_NODES_TIMEOUT_SECONDS)
             reader.unsure = True
             reader.places = await reader.peer.store.take_reader(reader.client_id)
             reader.unsure = False

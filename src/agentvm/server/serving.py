@@ -36,10 +36,10 @@ PING_SECONDS = 30.0
 DATE_SECONDS = 1.0
 """Time after which the `Date` of responses is computed again."""
 
-GOODBYE_SECONDS = 5.0
+SHUTDOWN_SECONDS = 5.0
 """Time for running requests when a server ends; they are cancelled then."""
 
-GOODBYE_POLL_SECONDS = 0.005
+SHUTDOWN_POLL_SECONDS = 0.005
 
 ConnectionHandler = Callable[[RuntimeView], None]
 
@@ -85,9 +85,9 @@ class _Server(uvicorn.Server):
             listening.close()
         for connection in tuple(self.server_state.connections):
             connection.shutdown()
-        with anyio.move_on_after(GOODBYE_SECONDS) as goodbye:
+        with anyio.move_on_after(SHUTDOWN_SECONDS) as goodbye:
             while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110  # uvicorn tells nobody
-                await anyio.sleep(GOODBYE_POLL_SECONDS)
+                await anyio.sleep(SHUTDOWN_POLL_SECONDS)
             for server in self.servers:
                 await server.wait_closed()
         if goodbye.cancelled_caught:

@@ -88,6 +88,6 @@ class UncopiedReader(StreamReader):
             if self.eof:
                 raise EOFError(f"stream ends after {len(self.buffer)} bytes, expected {n} bytes")
             yield
-        taken, self.buffer = self.buffer, self.buffer[n:]
-        del taken[n:]
-        return taken
+        head, self.buffer = self.buffer, self.buffer[n:]
+        del head[n:]
+        return head

@@ -68,7 +68,7 @@ _OF_1X = (CommandReceived, CommandRefused, SubscribeReceived, FollowReceived, Ac
 
 _utf8 = codecs.getincrementaldecoder("utf-8")
 
-PARTING_SECONDS = 0.5
+CLOSE_TIMEOUT_SECONDS = 0.5
 """A peer that failed to authenticate gets this long to read the reason; then the socket is aborted."""
 
 
@@ -112,7 +112,7 @@ async def _serve_unknown(context: SocketContext, request: SocketRequest, wire: W
     with context.pending.take(request.address) as socket:
         outcome = await socket.hold(_introduce(vm, request, handshake, connection, wire, receive))
         if isinstance(outcome, Closing):
-            with anyio.move_on_after(PARTING_SECONDS):
+            with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS):
                 await wire.send({"type": "websocket.close", "code": outcome.code, "reason": outcome.reason})
                 if outcome is not CROWDED:
                     # An evicted peer is not waited for: there may be many of them.

@@ -99,8 +99,8 @@ class ZipSink:
         pass
 
     def take(self) -> bytes:
-        taken, self._parts = b"".join(self._parts), []
-        return taken
+        body, self._parts = b"".join(self._parts), []
+        return body
 
 
 class ArchiveWriter:

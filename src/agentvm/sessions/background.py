@@ -12,8 +12,8 @@ from agentvm.runtime.ports import Choose, SettingsOf
 from agentvm.sessions.background_call import BackgroundCalls, Billed, PublishEvent
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.import_queue import ImportQueue
+from agentvm.sessions.memory_extraction import MemoryExtractor
 from agentvm.sessions.relays import Relays
-from agentvm.sessions.remembering import Remembering
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.sql.store import Store
@@ -36,11 +36,11 @@ class BackgroundWork:
         self._calls = calls = BackgroundCalls(store, clock, choose=choose, meter=meter)
         self.relays = Relays(calls, new_id)
         self._titles = Titles(store, clock, calls, by=by)
-        self._remembering = Remembering(store, clock, calls, settings=settings)
+        self._memories = MemoryExtractor(store, clock, calls, settings=settings)
         self._search = SearchUpkeep(store)
         self.compactor = Compactor(store, clock, new_id, calls, settings=settings)
         self.imports = ImportQueue()
-        self.effectors: tuple[Effector, ...] = (self._titles, self._remembering, self._search, self.compactor, self.imports)
+        self.effectors: tuple[Effector, ...] = (self._titles, self._memories, self._search, self.compactor, self.imports)
 
     def count(self, billed: Billed) -> None:
         """Sets the callback for each billed call."""
@@ -50,6 +50,6 @@ class BackgroundWork:
         """Works until cancelled. `memories` are those that turns are told."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._titles.run, tell)
-            tasks.start_soon(self._remembering.run, tell, memories)
+            tasks.start_soon(self._memories.run, tell, memories)
             tasks.start_soon(self._search.run)
             tasks.start_soon(self.compactor.run, tell)

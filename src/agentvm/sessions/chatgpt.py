@@ -25,15 +25,17 @@ from agentvm.sessions.line import Unfit
 
 
 def parse(raw: object) -> Iterator[Conversation]:
-    for one in conversations(raw):
-        mapping = one.get("mapping")
+    for entry in conversations(raw):
+        mapping = entry.get("mapping")
         if not isinstance(mapping, dict):
             raise Unfit("there is no `mapping`: is it from ChatGPT?", "mapping")
-        about = seconds(one.get("create_time")), seconds(one.get("update_time"))
+        about = seconds(entry.get("create_time")), seconds(entry.get("update_time"))
         conversation = Conversation(
-            text_of(one.get("title")), *about, text_of(one.get("conversation_id")) or text_of(one.get("id"))
+            text_of(entry.get("title")),
+            *about,
+            text_of(entry.get("conversation_id")) or text_of(entry.get("id")),
         )
-        last = one.get("current_node")
+        last = entry.get("current_node")
         for node in branch(mapping, last if isinstance(last, str) and last in mapping else leaf(mapping, "parent"), "parent"):
             if message := dict_of(node.get("message")):
                 _add(conversation, message)
@@ -51,7 +53,7 @@ def _add(conversation: Conversation, message: Json) -> None:
         case "assistant" if (to := text_of(message.get("recipient"))) not in ("", "all"):
             conversation.call(to, as_json(text), at)
         case "assistant" if content.get("content_type") == "thoughts":
-            thought_texts = (text_of(dict_of(one).get("content")) for one in list_of(content.get("thoughts")))
+            thought_texts = (text_of(dict_of(thought).get("content")) for thought in list_of(content.get("thoughts")))
             conversation.assistant(thoughts("\n\n".join(thought_texts)), at)
         case "assistant":
             conversation.assistant(texts(text), at)

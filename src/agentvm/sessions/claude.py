@@ -13,12 +13,12 @@ from agentvm.sessions.line import Unfit
 
 
 def parse(raw: object) -> Iterator[Conversation]:
-    for one in conversations(raw):
-        if not isinstance(one.get("chat_messages"), list):
+    for entry in conversations(raw):
+        if not isinstance(entry.get("chat_messages"), list):
             raise Unfit("there are no `chat_messages`: is it from Claude?", "chat_messages")
-        about = iso(one.get("created_at")), iso(one.get("updated_at")), text_of(one.get("uuid"))
-        conversation = Conversation(text_of(one.get("name")), *about)
-        for message in map(dict_of, one["chat_messages"]):
+        about = iso(entry.get("created_at")), iso(entry.get("updated_at")), text_of(entry.get("uuid"))
+        conversation = Conversation(text_of(entry.get("name")), *about)
+        for message in map(dict_of, entry["chat_messages"]):
             at = iso(message.get("created_at"))
             match message.get("sender"):
                 case "human":

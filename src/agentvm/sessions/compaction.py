@@ -31,7 +31,7 @@ from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime.ports import SettingsOf
 from agentvm.sessions.background_call import BackgroundCalls, PublishEvent, SessionWork
-from agentvm.sessions.summing import ROOM_MIN_TOKENS, SummaryCall, budget_of, exchanges_due, summary_call
+from agentvm.sessions.summary_prompt import ROOM_MIN_TOKENS, SummaryCall, budget_of, exchanges_due, summary_call
 from agentvm.sessions.transcript import shorten
 from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits, Recalled, is_tainted
@@ -52,7 +52,7 @@ SESSION_CALLS_MAX = 8
 CALL_TIMEOUT_SECONDS = 120.0
 REPLY_TIMEOUT_SECONDS = 15.0
 """A compact request is answered after this long, with the summaries finished so far."""
-PAUSE_MS = 300_000
+RETRY_MS = 300_000
 """A session is left alone this long after a summary of it has failed."""
 CHECKED_TURNS_MAX = 8
 """A session is checked after this many turns in any case: not every provider reports input tokens."""
@@ -85,10 +85,10 @@ class Compactor:
         """Returns the tokens of a history that is in memory; None for one that must be read."""
         self._waiting: OrderedDict[tuple[TenantId, SessionId], SessionWork] = OrderedDict()
         self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
-        self._heard = anyio.Event()
+        self._wake = anyio.Event()
         self._rooms: Cache[tuple[TenantId, ImageId, str | None], int] = Cache(REMEMBERED_MAX)
         self._turns: Cache[tuple[TenantId, SessionId], int] = Cache(REMEMBERED_MAX)
-        self._paused: Cache[tuple[TenantId, SessionId], bool] = Cache(REMEMBERED_MAX, age_ms=PAUSE_MS)
+        self._paused: Cache[tuple[TenantId, SessionId], bool] = Cache(REMEMBERED_MAX, age_ms=RETRY_MS)
 
     def react(self, event: Event) -> None:
         data, work = event.data, SessionWork.after(event)
@@ -100,7 +100,7 @@ class Compactor:
             logger.info("compaction_skipped", session_id=work.session_id)
             return
         self._waiting[work.key] = work
-        self._heard.set()
+        self._wake.set()
 
     async def run(self, publish: PublishEvent) -> None:
         """Runs the workers until cancelled."""
@@ -141,9 +141,9 @@ class Compactor:
     async def _work(self, publish: PublishEvent) -> None:
         while True:
             if not self._waiting:
-                if self._heard.is_set():
-                    self._heard = anyio.Event()
-                await self._heard.wait()
+                if self._wake.is_set():
+                    self._wake = anyio.Event()
+                await self._wake.wait()
                 continue
             _, work = self._waiting.popitem(last=False)
             if work.key in self._busy or self._paused.get(work.key, self._clock()):

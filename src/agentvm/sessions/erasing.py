@@ -17,13 +17,13 @@ from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 
-PAUSE_SECONDS = 0.01
+COMMIT_PAUSE_SECONDS = 0.01
 """Pause between two commits, so that turns are stored in between."""
 MERGE_MESSAGES = 5_000
 """Deleted messages after which their words are removed from the search index: more would make one commit longer."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 30.0
 """Delays of retries: a turn may still run, or a reader may hold an older state."""
-LOOK_SECONDS, CLUSTER_LOOK_SECONDS = 3_600.0, 2.0
+POLL_SECONDS, CLUSTER_POLL_SECONDS = 3_600.0, 2.0
 """The list is checked after this long in any case; sooner where other nodes may add to it."""
 
 
@@ -49,7 +49,7 @@ class Eraser:
     async def run(self) -> None:
         """Erases until cancelled."""
         delay = FIRST_RETRY_SECONDS
-        look = CLUSTER_LOOK_SECONDS if self._store.node_id else LOOK_SECONDS
+        look = CLUSTER_POLL_SECONDS if self._store.node_id else POLL_SECONDS
         while True:
             self._woken = anyio.Event()
             try:
@@ -94,4 +94,4 @@ class Eraser:
 
 
 async def _pause() -> None:
-    await anyio.sleep(PAUSE_SECONDS)
+    await anyio.sleep(COMMIT_PAUSE_SECONDS)

@@ -80,22 +80,22 @@ class ExportSource:
         self.carrier = carrier
 
     async def measure(self, selections: Sequence[Selection]) -> int:
-        return sum([await self.carrier.measure(one.container_id, one.session_id) for one in selections])
+        return sum([await self.carrier.measure(selection.container_id, selection.session_id) for selection in selections])
 
     async def list(self, selections: Sequence[Selection], *, with_agents: bool = False) -> list[ExportedImage]:
         """Returns the images in an order that is the same on every server; `with_agents` with the sessions of sub-agents."""
         images: list[ExportedImage] = []
-        for one in sorted(selections, key=lambda one: one.container_id):
-            container = self.store.container(one.container_id)
-            chosen = None if one.session_id is None else await container.get_session(one.session_id)
-            if one.session_id is not None and chosen is None:
-                raise SessionNotFound(one.session_id)
+        for selection in sorted(selections, key=lambda selection: selection.container_id):
+            container = self.store.container(selection.container_id)
+            chosen = None if selection.session_id is None else await container.get_session(selection.session_id)
+            if selection.session_id is not None and chosen is None:
+                raise SessionNotFound(selection.session_id)
             for image in sorted(await container.list_images(), key=lambda image: (image.created_at, image.image_id)):
                 if chosen is not None and image.image_id != chosen.image_id:
                     continue
                 sessions = (chosen,) if chosen is not None else await container.list_sessions(image.image_id)
                 if with_agents:
-                    below = [one for session in sessions for one in await container.list_below(session.session_id)]
+                    below = [child for session in sessions for child in await container.list_below(session.session_id)]
                     sessions = (*sessions, *below)
                 ordered = tuple(sorted(sessions, key=lambda session: (session.created_at, session.session_id)))
                 images.append(ExportedImage(_led(image, ordered), ordered))
@@ -113,14 +113,14 @@ class ExportSource:
 
     async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
         """Returns the digests of the attachments of the messages, in order, as far as they exist."""
-        digests = _wanted(page)
+        digests = _wanted_digests(page)
         if not digests:
             return ()
         there = await self.store.container(session.container_id).attachments.sizes(digests)
         return tuple(digest for digest in digests if digest in there)
 
 
-def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
+def _wanted_digests(page: Sequence[Message]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(digest for message in page for digest in references_of(message)))
 
 
@@ -136,8 +136,8 @@ async def export_archive(source: ExportSource, selections: Sequence[Selection]) 
     out = _Outgoing(source)
     out.images(leaving)
     await out.containers(selections, leaving)
-    for one in leaving:
-        for session in one.sessions:
+    for image in leaving:
+        for session in image.sessions:
             async for chunk in out.session(session):
                 yield chunk
     yield await _in_thread(out.finish)
@@ -155,14 +155,14 @@ class _Outgoing:
 
     def images(self, leaving: Sequence[ExportedImage]) -> None:
         with self._writer.write(IMAGES) as member:
-            for one in leaving:
-                member.add(line.of_image(one.image))
+            for image in leaving:
+                member.add(line.of_image(image.image))
         self._images = len(leaving)
 
     async def containers(self, selections: Sequence[Selection], leaving: Sequence[ExportedImage]) -> None:
         """Writes memories, schedules and triggers of the containers that are exported as a whole."""
-        images = {one.image.image_id: {session.session_id for session in one.sessions} for one in leaving}
-        whole = sorted(one.container_id for one in selections if one.session_id is None)
+        images = {exported.image.image_id: {session.session_id for session in exported.sessions} for exported in leaving}
+        whole = sorted(selection.container_id for selection in selections if selection.session_id is None)
         lines = [of_item(item) for name in whole async for item in items_of_container(self._source.store, name, images)]
         if lines:
             self._format = 4

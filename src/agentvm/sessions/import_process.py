@@ -33,7 +33,9 @@ COMMAND = (sys.executable, "-P", "-m", "agentvm.sessions.import_reader")
 # What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 _PACKAGES = str(Path(__file__).parents[2])
-_KNOWN: dict[str, type[AgentVMError]] = {one.code: one for one in (ArchiveInvalid, ArchiveTooLarge, InvalidInput, StoreFailed)}
+_KNOWN: dict[str, type[AgentVMError]] = {
+    error.code: error for error in (ArchiveInvalid, ArchiveTooLarge, InvalidInput, StoreFailed)
+}
 _answers: msgspec.json.Decoder[Reading | Refusal] = msgspec.json.Decoder(Reading | Refusal)
 
 
@@ -70,7 +72,7 @@ class ImportProcess:
         async with self._start(assignment) as process:
             answer = tail = b""
             with anyio.move_on_after(self._seconds) as waiting:
-                answer, tail = await _hear(process)
+                answer, tail = await _read_output(process)
                 await process.wait()
         if waiting.cancelled_caught:
             raise ArchiveTooLarge(
@@ -111,27 +113,27 @@ def _environment() -> dict[str, str]:
     return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, variables.get("PYTHONPATH"))))}
 
 
-async def _hear(process: anyio.abc.Process) -> tuple[bytes, bytes]:
+async def _read_output(process: anyio.abc.Process) -> tuple[bytes, bytes]:
     """Returns the output of the process, and the end of its errors."""
-    heard: dict[str, bytes] = {"answer": b"", "tail": b""}
+    output: dict[str, bytes] = {"answer": b"", "tail": b""}
 
     async def answer(stream: anyio.abc.ByteReceiveStream) -> None:
         async for piece in stream:
-            heard["answer"] += piece
-            if len(heard["answer"]) > MAX_ANSWER_BYTES:
+            output["answer"] += piece
+            if len(output["answer"]) > MAX_ANSWER_BYTES:
                 process.kill()
                 return
 
     async def tail(stream: anyio.abc.ByteReceiveStream) -> None:
         async for piece in stream:
-            heard["tail"] = (heard["tail"] + piece)[-_TAIL_BYTES:]
+            output["tail"] = (output["tail"] + piece)[-_TAIL_BYTES:]
 
     assert process.stdout is not None
     assert process.stderr is not None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(answer, process.stdout)
         tasks.start_soon(tail, process.stderr)
-    return heard["answer"], heard["tail"]
+    return output["answer"], output["tail"]
 
 
 def _understand(answer: bytes, tail: bytes, status: int | None) -> Reading:

@@ -62,7 +62,7 @@ async def plan(staged: Staged, carrier: "Carrier", *, container_id: ContainerId 
         sessions=sessions,
         present=present,
         known=placed,
-        complete=frozenset(old for old, one in placed.items() if one.messages == staged.sessions[old].messages),
+        complete=frozenset(old for old, part in placed.items() if part.messages == staged.sessions[old].messages),
         container=container_id,
     )
 
@@ -111,7 +111,7 @@ class _Sessions:
                 if (existing := here.get(name)) is not None:
                     if (existing.image_id, existing.container_id) != places[name]:
                         continue
-                    messages = await anyio.to_thread.run_sync(self._known, old, existing)
+                    messages = await anyio.to_thread.run_sync(self._count_existing, old, existing)
                     if messages is None:
                         continue
                     existing_by_name[old] = ExistingPart(messages, min(existing.turns, self._staged.sessions[old].turns))
@@ -131,7 +131,7 @@ class _Sessions:
         sessions = self._staged.sessions
         return {name: self._staged.message_id(old, sessions[old].messages) for name, old in names.items()}
 
-    def _known(self, old: str, here: ExistingSession) -> int | None:
+    def _count_existing(self, old: str, here: ExistingSession) -> int | None:
         return existing_messages(here, self._staged.sessions[old].messages, self._staged.message_id(old, here.messages))
 
     def _home(self, old: str) -> ContainerId:
@@ -187,8 +187,8 @@ def report(
     counts = ImportCounts(
         images=len(staged.images) - len(placement.present),
         sessions=len(staged.sessions) - len(placed),
-        messages=staged.counts.messages - sum(one.messages for one in placed.values()),
-        turns=staged.counts.turns - sum(one.turns for one in placed.values()),
+        messages=staged.counts.messages - sum(part.messages for part in placed.values()),
+        turns=staged.counts.turns - sum(part.turns for part in placed.values()),
         blobs=0 if len(placement.complete) == len(staged.sessions) else staged.counts.blobs,
         memories=sum(isinstance(item, ContainerMemory) for item in items),
         schedules=sum(isinstance(item, Schedule) for item in items),
@@ -214,6 +214,6 @@ def adding(staged: Staged, placement: Placement) -> int:
 
 
 def _known_sizes(staged: Staged, placement: Placement) -> Iterator[int]:
-    for old, one in placement.known.items():
+    for old, part in placement.known.items():
         session = staged.sessions[old]
-        yield session.size if old in placement.complete else session.size - staged.size_behind(old, one.messages)
+        yield session.size if old in placement.complete else session.size - staged.size_behind(old, part.messages)

@@ -230,7 +230,7 @@ def exactly(first: Json, kind: Any) -> Any:
         raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
     if again != first:
         # A text that is the default is left out or not, depending on where it comes from.
-        usual = {each.encode_name: each.default for each in msgspec.structs.fields(record) if isinstance(each.default, str)}
+        usual = {field.encode_name: field.default for field in msgspec.structs.fields(record) if isinstance(field.default, str)}
         first, again = {**usual, **first}, {**usual, **again}
     if again != first:
         odd = sorted(str(name) for name in first.keys() | again.keys() if first.get(name, ...) != again.get(name, ...))

@@ -24,15 +24,19 @@ from agentvm.sessions.line import Unfit
 
 
 def parse(raw: object) -> Iterator[Conversation]:
-    for one in conversations(raw):
-        chat = one.get("chat")
+    for entry in conversations(raw):
+        chat = entry.get("chat")
         if not isinstance(chat, dict):
             raise Unfit("there is no `chat`: is it from Open WebUI?", "chat")
-        title = text_of(one.get("title")) or text_of(chat.get("title"))
-        about = seconds(one.get("created_at")), seconds(one.get("updated_at")), text_of(one.get("id"))
+        title = text_of(entry.get("title")) or text_of(chat.get("title"))
+        about = (
+            seconds(entry.get("created_at")),
+            seconds(entry.get("updated_at")),
+            text_of(entry.get("id")),
+        )
         conversation = Conversation(title, *about)
         history = dict_of(chat.get("history"))
-        nodes, listed = dict_of(history.get("messages")), [dict_of(one) for one in list_of(chat.get("messages"))]
+        nodes, listed = dict_of(history.get("messages")), [dict_of(message) for message in list_of(chat.get("messages"))]
         shown = branch(nodes, history.get("currentId"), "parentId")
         for message in shown or listed or branch(nodes, leaf(nodes, "parentId"), "parentId"):
             at = seconds(message.get("timestamp"))

@@ -173,8 +173,8 @@ def _html_message(message: Message) -> str:
     body, kind = "".join(_html_parts(message)), message.role
     if not body:
         return ""
-    who = escape(kind.capitalize())
-    return f"<section class={kind}><h2>{who} <small>{_when(message.timestamp)}</small></h2>\n{body}</section>\n"
+    author = escape(kind.capitalize())
+    return f"<section class={kind}><h2>{author} <small>{_when(message.timestamp)}</small></h2>\n{body}</section>\n"
 
 
 def _html_parts(message: Message) -> Iterator[str]:

@@ -158,7 +158,7 @@ class _Reader:
         self._attach = self._add_attachment if manifest.format > 1 else None
         self._has_files = manifest.format > 2
         files = {file.name: file for file in manifest.files}
-        self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": one for name, one in files.items() if name.startswith(BLOBS)}
+        self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": file for name, file in files.items() if name.startswith(BLOBS)}
         besides = [CONTAINERS] if manifest.format > 3 else []
         sessions = [session_file(number) for number in range(1, manifest.counts.sessions + 1)]
         if [name for name in files if not name.startswith(BLOBS)] != [IMAGES, *besides, *sessions]:

@@ -31,7 +31,7 @@ PIECES_MAX = 64
 """Pieces of an answer that wait for their client; the provider waits in the meantime."""
 READ_TIMEOUT_SECONDS = 60.0
 """A client that reads nothing for this long has left."""
-LEAVE_SECONDS = 10.0
+BILLING_TIMEOUT_SECONDS = 10.0
 """Time that a relay whose client has left takes at most to be billed."""
 
 
@@ -103,7 +103,7 @@ class ModelRelay:
         self._taken.set()
         if self._driver is None or self._driver.is_streamed or not self._driver.is_asked:
             self._scope.cancel()
-            with anyio.move_on_after(LEAVE_SECONDS, shield=True):
+            with anyio.move_on_after(BILLING_TIMEOUT_SECONDS, shield=True):
                 await self.ended.wait()
 
     def attach(self, chosen: Chosen) -> Chosen:

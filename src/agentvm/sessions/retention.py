@@ -31,7 +31,7 @@ PAGE_SESSIONS_MAX = 100
 """Sessions that are read together."""
 COMMIT_MESSAGES_MAX = 500
 """Messages that one commit deletes, unless one turn has more."""
-PAUSE_SECONDS = 0.01
+COMMIT_PAUSE_SECONDS = 0.01
 """Pause between two commits, so that turns are stored in between."""
 PAGE_TENANTS_MAX = 100
 UNSTORED_MS = 60_000
@@ -59,7 +59,7 @@ class LoadedSessions:
         if present is not None:
             await self._runtime.stop_agent(present)
 
-    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
+    def publish(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         self._runtime.broadcast(tenant_id, scope, data)
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
@@ -143,11 +143,13 @@ class Retainer:
         store, due, going = self._store.tenant(tenant_id).retention(), Due(), set[SessionId]()
         async with aclosing(_expiring(store, cut)) as expiring:
             async for some in expiring:
-                for one in some:
-                    if one.session.session_id in going:
+                for expiring_session in some:
+                    if expiring_session.session.session_id in going:
                         continue
-                    going.add(one.session.session_id)
-                    due += _of(one.weight, sessions=not one.is_default, emptied=one.is_default)
+                    going.add(expiring_session.session.session_id)
+                    due += _of(
+                        expiring_session.weight, sessions=not expiring_session.is_default, emptied=expiring_session.is_default
+                    )
         if cut.rewound is not None:
             due += _of(await store.rewound(cut))
         if cut.messages is not None:
@@ -174,14 +176,14 @@ class _Run:
         has_more = True
         while has_more:
             has_more = await self._drop(await self._store.expire_unstored(self._clock() - UNSTORED_MS), {})
-            await anyio.sleep(PAUSE_SECONDS)
+            await anyio.sleep(COMMIT_PAUSE_SECONDS)
         async with aclosing(_expiring(self._store, self._cut)) as expiring:
             async for some in expiring:
-                idle = [one for one in some if not self._busy(one.session)]
-                await self._expire([one for one in idle if not one.is_default])
-                for one in idle:
-                    if one.is_default:
-                        await self._empty(one.session, one.weight)
+                idle = [candidate for candidate in some if not self._busy(candidate.session)]
+                await self._expire([candidate for candidate in idle if not candidate.is_default])
+                for candidate in idle:
+                    if candidate.is_default:
+                        await self._empty(candidate.session, candidate.weight)
         if self._cut.rewound is not None:
             await self._drop_rewound(self._cut.rewound)
         if self._cut.messages is not None:
@@ -194,9 +196,9 @@ class _Run:
     async def _expire(self, expiring: Sequence[Expiring]) -> None:
         if not expiring:
             return
-        weights = {one.session.session_id: one.weight for one in expiring}
+        weights = {candidate.session.session_id: candidate.weight for candidate in expiring}
         await self._drop(await self._store.expire(tuple(weights), self._cut), weights)
-        await anyio.sleep(PAUSE_SECONDS)
+        await anyio.sleep(COMMIT_PAUSE_SECONDS)
 
     async def _drop(self, marked: Sequence[Session], weights: Mapping[SessionId, Weight]) -> bool:
         """Ends sessions that were marked; returns whether there were any."""
@@ -209,7 +211,7 @@ class _Run:
                 continue
             await self._loaded.unload(self._tenant_id, session.container_id, session.session_id)
             now = self._clock()
-            self._tell(session, SessionDeleted.of(session, deleted_at=now, restorable_until=now))
+            self._publish(session, SessionDeleted.of(session, deleted_at=now, restorable_until=now))
             self.done += _of(weights.get(session.session_id, NOTHING), sessions=1)
         return len(used) < len(marked)
 
@@ -226,8 +228,8 @@ class _Run:
         # Rewound messages included.
         self.done = before + _of(weight, emptied=1)
         if session.title is not None:
-            self._tell(cleared, SessionTitleUpdated.of(cleared, title=None))
-        self._tell(cleared, SessionUpdated.of(cleared))
+            self._publish(cleared, SessionTitleUpdated.of(cleared, title=None))
+        self._publish(cleared, SessionUpdated.of(cleared))
 
     async def _drop_rewound(self, before: int) -> None:
         async with aclosing(_paged(functools.partial(self._store.with_rewound, before, limit=PAGE_SESSIONS_MAX))) as places:
@@ -236,7 +238,7 @@ class _Run:
                 while dropped.messages >= COMMIT_MESSAGES_MAX and not self._at_work(place):
                     dropped = await self._store.drop_rewound(place, before, limit=COMMIT_MESSAGES_MAX)
                     self._note(place, dropped)
-                    await anyio.sleep(PAUSE_SECONDS)
+                    await anyio.sleep(COMMIT_PAUSE_SECONDS)
 
     async def _drop_turns(self, place: SessionAddress, before: int | None) -> None:
         for some in _batches(await self._store.old_turns(place, before)):
@@ -249,7 +251,7 @@ class _Run:
                 # A turn began meanwhile: the next run deletes it.
                 return
             self._note(place, dropped)
-            await anyio.sleep(PAUSE_SECONDS)
+            await anyio.sleep(COMMIT_PAUSE_SECONDS)
 
     def _note(self, place: SessionAddress, dropped: Weight) -> None:
         self.done += _of(dropped)
@@ -261,8 +263,8 @@ class _Run:
     def _at_work(self, place: SessionAddress) -> bool:
         return self._loaded.busy(self._tenant_id, place.container_id, place.session_id)
 
-    def _tell(self, session: Session, event: EventData) -> None:
-        self._loaded.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), event)
+    def _publish(self, session: Session, event: EventData) -> None:
+        self._loaded.publish(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), event)
 
 
 async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenerator[tuple[Expiring, ...]]:

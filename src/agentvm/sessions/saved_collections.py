@@ -65,7 +65,7 @@ class SavedCollections:
         collection = await store.get(collection_id)
         if collection is None or not collection.oldest <= revision <= collection.revision:
             raise NotFound(f"The collection {reference} no longer exists; export without documents")
-        documents = [one for one in await _documents(store, collection_id, revision) if one.deleted_at is None]
+        documents = [document for document in await _documents(store, collection_id, revision) if document.deleted_at is None]
         size = sum(document.size for document in documents) + sum(map(len, bodies.values()))
         count = len(documents) + len(bodies)
         if size > UNPACKED_MAX_BYTES or count > FILES_MAX:
@@ -79,23 +79,29 @@ class SavedCollections:
             if body is None or document.digest is None:
                 raise Conflict(f"The document {document.document} of {reference} was deleted meanwhile; try again")
             bodies[document.digest] = body
-        return FileCollection(reference=reference, documents=tuple(record_from(FileDocument, one) for one in documents))
+        return FileCollection(
+            reference=reference, documents=tuple(record_from(FileDocument, document) for document in documents)
+        )
 
     async def check(self, collections: Sequence[FileCollection]) -> list[FileCollection]:
         """Returns those that are not here yet; `Conflict` for one of the same name with other documents."""
         absent: list[FileCollection] = []
-        for one in collections:
-            collection_id, revision = parse_reference(one.reference)
-            if len(one.documents) > revision or len({each.document for each in one.documents}) < len(one.documents):
-                raise InvalidInput(f"The file was altered: {one.reference} cannot have these documents")
+        for collection in collections:
+            collection_id, revision = parse_reference(collection.reference)
+            if len(collection.documents) > revision or len({document.document for document in collection.documents}) < len(
+                collection.documents
+            ):
+                raise InvalidInput(f"The file was altered: {collection.reference} cannot have these documents")
             existing = await self._store.get(collection_id)
             if existing is None:
-                absent.append(one)
+                absent.append(collection)
                 continue
-            here = [each for each in await _documents(self._store, collection_id, revision) if each.deleted_at is None]
-            if not existing.oldest <= revision <= existing.revision or _said(here) != _said(one.documents):
+            here = [
+                document for document in await _documents(self._store, collection_id, revision) if document.deleted_at is None
+            ]
+            if not existing.oldest <= revision <= existing.revision or _contents(here) != _contents(collection.documents):
                 raise Conflict(
-                    f"There is a collection {collection_id} here with other documents than {one.reference} of the file. "
+                    f"There is a collection {collection_id} here with other documents than {collection.reference} of the file. "
                     "Load the file into another tenant, or delete that collection"
                 )
         return absent
@@ -106,11 +112,11 @@ class SavedCollections:
         added: list[str] = []
         is_done = False
         try:
-            for one in collections:
-                collection_id, revision = parse_reference(one.reference)
+            for collection in collections:
+                collection_id, revision = parse_reference(collection.reference)
                 await self._store.create(collection_id, self.workspace.clock())
                 added.append(collection_id)
-                for document in one.documents:
+                for document in collection.documents:
                     await self._put(collection_id, document, bodies[document.digest])
                 if not await self._store.settle(collection_id, revision):
                     raise Conflict(f"The collection {collection_id} was changed meanwhile; try again")
@@ -151,5 +157,5 @@ async def _documents(store: CollectionStore, collection_id: str, revision: int) 
     return documents
 
 
-def _said(documents: Iterable[CollectionDocument | FileDocument]) -> set[tuple[str, str | None, str | None, str | None]]:
-    return {(one.document, one.digest, one.title, one.media_type) for one in documents}
+def _contents(documents: Iterable[CollectionDocument | FileDocument]) -> set[tuple[str, str | None, str | None, str | None]]:
+    return {(document.document, document.digest, document.title, document.media_type) for document in documents}

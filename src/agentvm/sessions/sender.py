@@ -93,7 +93,7 @@ class MessageSender:
             return await self._send(agent, incoming, size, on_busy)
         async with sending(agent, client_key) as earlier:
             if earlier is not None:
-                return _said(agent, earlier)
+                return _sent_message(agent, earlier)
             return await self._send(agent, incoming, size, on_busy)
 
     async def _send(self, agent: Agent, incoming: Incoming, size: int, on_busy: OnBusy) -> SentMessage:
@@ -156,7 +156,7 @@ class MessageSender:
         asking = Incoming("", client_key, principal.user_id, principal.key_id, options=options)
         async with sending(agent, client_key) as earlier:
             if earlier is not None:
-                return _said(agent, earlier)
+                return _sent_message(agent, earlier)
             await make_way()
             rewound, accepted = await self._within_quotas(agent, size, partial(agent.rewrite, choose, asking))
         if accepted is None:
@@ -192,5 +192,5 @@ def check_of_people(session_id: SessionId) -> None:
         raise InvalidInput("This is the work of a sub-agent; it can be read, and its caller is the one to talk to")
 
 
-def _said(agent: Agent, earlier: Turn) -> SentMessage:
+def _sent_message(agent: Agent, earlier: Turn) -> SentMessage:
     return SentMessage(agent, earlier.message_id, earlier.turn_id)

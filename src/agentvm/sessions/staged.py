@@ -137,8 +137,8 @@ class Staged:
         self.counts = Counts(
             images=len(self.images),
             sessions=len(self.sessions),
-            messages=sum(one.messages for one in self.sessions.values()),
-            turns=sum(one.turns for one in self.sessions.values()),
+            messages=sum(session.messages for session in self.sessions.values()),
+            turns=sum(session.turns for session in self.sessions.values()),
             blobs=blobs,
         )
 

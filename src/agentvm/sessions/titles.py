@@ -22,7 +22,7 @@ from agentvm.model.ids import Clock, SessionId, TenantId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import UNSTORED
 from agentvm.sessions.background_call import BackgroundCalls, PublishEvent, SessionWork
-from agentvm.sessions.wording import first_words, tidy
+from agentvm.sessions.title_text import first_words, tidy
 from agentvm.sharing.cache import Cache
 from agentvm.storage.base import ReadingLimits
 from agentvm.storage.sql.store import Store
@@ -59,7 +59,7 @@ class Titles:
         self._calls = calls
         self._queue: dict[tuple[TenantId, SessionId], SessionWork] = {}
         """The first turn that ended of each session since it was looked at."""
-        self._heard = anyio.Event()
+        self._wake = anyio.Event()
         self._known: Cache[tuple[TenantId, SessionId], bool] = Cache(KNOWN_SESSIONS_MAX)
 
     def react(self, event: Event) -> None:
@@ -70,13 +70,13 @@ class Titles:
             logger.info("title_skipped", session_id=work.session_id)
             return
         self._queue[work.key] = work
-        self._heard.set()
+        self._wake.set()
 
     async def run(self, publish: PublishEvent) -> None:
         """Sets titles until cancelled, and sends their events."""
         while True:
-            await self._heard.wait()
-            self._heard = anyio.Event()
+            await self._wake.wait()
+            self._wake = anyio.Event()
             while self._queue:
                 key, work = next(iter(self._queue.items()))
                 try:

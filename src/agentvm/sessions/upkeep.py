@@ -19,7 +19,7 @@ logger = get_logger(__name__)
 
 DELAY_SECONDS = 1.0
 """Time from a turn or a rewind to the merge of the index, for all that ended in the meantime."""
-PAUSE_SECONDS = 0.02
+COMMIT_PAUSE_SECONDS = 0.02
 """Pause between two steps, so that turns are stored in between."""
 PURGED_SESSIONS_MAX = 100
 """Sessions that one commit purges."""
@@ -55,7 +55,7 @@ class SearchUpkeep:
         more = True
         while more:
             more = await self._store.tend_search()
-            await anyio.sleep(PAUSE_SECONDS)
+            await anyio.sleep(COMMIT_PAUSE_SECONDS)
 
 
 async def purge(store: Store, clock: Clock, undo_seconds: float, forget: Callable[[TenantId, SessionId], None]) -> int:

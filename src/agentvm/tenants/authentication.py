@@ -165,7 +165,7 @@ class Authentication:
             return True
         sessions = self._store.accounts(owner.tenant_id).browser_sessions
         signed_in = await sessions.list(owner.user_id, owner.key_id, idle_since=0, now=self._clock())
-        return any(one.browser_session_id == owner.browser_session_id for one in signed_in)
+        return any(session.browser_session_id == owner.browser_session_id for session in signed_in)
 
     def end(self, tenant_id: TenantId, named: Named, why: Why = "revoked") -> None:
         """Forgets everything of them, and lets the server close their sockets. To be called when the store knows it."""

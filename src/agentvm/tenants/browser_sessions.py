@@ -18,7 +18,7 @@ from agentvm.tenants.keys import RandomBits, random_text
 
 PREFIX = "avmbs_"
 IDLE_MS = 14 * 24 * 3600 * 1000
-KEPT_MS = 4 * IDLE_MS
+RETENTION_MS = 4 * IDLE_MS
 """Time for which an ended session is kept, so that its browser can show the reason."""
 USER_AGENT_MAX = 200
 
@@ -49,7 +49,7 @@ class BrowserSessions:
         )
         cookie = Secret(PREFIX + random_text(self._random_bits, _SECRET_CHARACTERS))
         stored = self._store.accounts(principal.tenant_id).browser_sessions
-        return session, cookie, await stored.add(session, self.digest(cookie.reveal()), now - KEPT_MS)
+        return session, cookie, await stored.add(session, self.digest(cookie.reveal()), now - RETENTION_MS)
 
     async def find(self, digest: bytes) -> BrowserSession | None:
         """Returns the session of a cookie, by `digest`; None for one that was signed out."""

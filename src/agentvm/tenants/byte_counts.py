@@ -25,7 +25,7 @@ RECOUNT_SHARE = 200
 NEVER_COUNTED_MS = 2**62
 """Time of a byte count that must be repeated before the next use."""
 
-PATIENCE_SECONDS = 0.25
+FIRST_COUNT_TIMEOUT_SECONDS = 0.25
 """How long a request waits for the first count."""
 
 CountResources = Callable[[], Awaitable[int]]
@@ -70,7 +70,7 @@ class ByteCounts:
         ended, has_begun = self._begin(counter, count, adding)
         # Who comes while it is made would wait in vain.
         if has_none and has_begun:
-            with anyio.move_on_after(PATIENCE_SECONDS):
+            with anyio.move_on_after(FIRST_COUNT_TIMEOUT_SECONDS):
                 await ended.wait()
         if not _has_room(counter, adding):
             await ended.wait()

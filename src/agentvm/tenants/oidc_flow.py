@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 SECRET_NAME = "oidc.clientSecret"
 """The name of the client's secret in the vault of the operator's tenant; a public client has none."""
-FLOW_MS = 10 * 60 * 1000
+SIGN_IN_MS = 10 * 60 * 1000
 USED_MAX = 10_000
 NEXT_MAX = 2_000
 SCOPES = "openid profile email"
@@ -84,7 +84,7 @@ class OidcFlow:
     ) -> None:
         self._oidc, self.client, self._vault, self._access = oidc, client, vault, access
         self._store, self._clock, self._post = store, clock, post
-        self._used: Cache[str, bool] = Cache(USED_MAX, age_ms=FLOW_MS)
+        self._used: Cache[str, bool] = Cache(USED_MAX, age_ms=SIGN_IN_MS)
 
     async def start(self, origin: str, *, next_page: str, keep: bool, invitation: str | None) -> tuple[str, Secret]:
         """Returns the address at the provider to go to, and the content of the cookie that the way back needs."""
@@ -99,7 +99,7 @@ class OidcFlow:
             next=own_page(next_page),
             keep=keep,
             invitation=invitation,
-            expires_at=self._clock() + FLOW_MS,
+            expires_at=self._clock() + SIGN_IN_MS,
         )
         challenge = base64.urlsafe_b64encode(hashlib.sha256(begun.verifier.encode()).digest()).decode().rstrip("=")
         query = {

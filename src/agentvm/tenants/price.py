@@ -43,9 +43,9 @@ class Prices:
 
     def as_now(self) -> "Prices":
         """Returns a copy that a later `replace` does not change."""
-        same = Prices()
-        same._own = self._own
-        return same
+        priced = Prices()
+        priced._own = self._own
+        return priced
 
     def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
         """Returns the price of usage at that time (ms since 1970); None when the model's price is unknown.

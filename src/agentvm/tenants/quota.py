@@ -110,8 +110,8 @@ class Quotas:
             accounts, now = self._store.accounts(tenant_id), self._clock()
             wallet, quotas = await accounts.ledger.wallet(), await self._reader.limits(tenant_id)
             named = [quota for quota in quotas if quota.user_id != EACH_USER]
-            each = {quota.metric: quota for quota in quotas if quota.user_id == EACH_USER}
-            of_users = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in each.values())
+            for_each_user = {quota.metric: quota for quota in quotas if quota.user_id == EACH_USER}
+            of_users = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in for_each_user.values())
             own = {(quota.metric, quota.user_id) for quota in named}
             quotas = (*named, *(quota for quota in of_users if (quota.metric, quota.user_id) not in own))
             new = [
@@ -119,7 +119,7 @@ class Quotas:
                 for quota in quotas
                 if (quota.metric, quota.user_id) not in book.counters
             ]
-            book.each = each
+            book.each = for_each_user
             for key in book.counters.keys() - {(quota.metric, quota.user_id) for quota in quotas}:
                 del book.counters[key]
             for quota in quotas:
@@ -141,9 +141,9 @@ class Quotas:
 
     async def give_back(self, tenant_id: TenantId | None = None) -> None:
         """In a cluster: returns the unused parts of the limits of a tenant, or of all tenants, to other nodes."""
-        for one, book in tuple(self._books.items()):
-            if self.parts is not None and tenant_id in (None, one):
-                await self.parts.give_back(one, book)
+        for book_tenant, book in tuple(self._books.items()):
+            if self.parts is not None and tenant_id in (None, book_tenant):
+                await self.parts.give_back(book_tenant, book)
 
     async def hit(self, tenant_id: TenantId, user_id: UserId | None) -> None:
         """Counts one request; `QuotaExceeded` if it is one too many."""
@@ -314,7 +314,10 @@ class Quotas:
         if self.parts is None or not book.limited:
             return
         metrics = SPENT if tokens else (MONEY,)
-        needs = [LimitNeed(one, money if one.quota.metric == MONEY else tokens) for one in book.applying(user_id, metrics)]
+        needs = [
+            LimitNeed(counter, money if counter.quota.metric == MONEY else tokens)
+            for counter in book.applying(user_id, metrics)
+        ]
         if book.purse is not None and money:
             needs.append(LimitNeed(book.purse, money))
         await self.parts.secure(tenant_id, needs, how)

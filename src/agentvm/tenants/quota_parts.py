@@ -113,14 +113,14 @@ class QuotaParts:
             key, quota = self._key(counter), counter.quota
             used = counter.used + counter.held
             part_need = PartNeed(used, need.adding, quota.hard, quota.soft, how, is_new=not counter.is_shared)
-            taken = await self._store.accounts(tenant_id).quota_parts.take(key, part_need)
+            part = await self._store.accounts(tenant_id).quota_parts.take(key, part_need)
             if key != self._key(counter):
                 # Its window has ended meanwhile.
                 return ()
             if part_need.is_new and key.is_counted_here:
-                counter.used = max(counter.used, taken.before - counter.held)
-            counter.part, counter.elsewhere, counter.is_shared = taken.amount, taken.elsewhere, True
-            return taken.holders
+                counter.used = max(counter.used, part.before - counter.held)
+            counter.part, counter.elsewhere, counter.is_shared = part.amount, part.elsewhere, True
+            return part.holders
 
     def _refresh(self, tenant_id: TenantId, counter: Counter) -> None:
         metric = counter.quota.metric

@@ -25,7 +25,7 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.tenants.exports import Exported
 
-EDGE_MS = 5 * 60 * 1000
+CLOCK_DIFFERENCE_MAX_MS = 5 * 60 * 1000
 """Largest difference between the provider's clock, or the end of a long call, and ours."""
 _DAY_MS = 24 * 3600 * 1000
 _DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -83,9 +83,9 @@ class _Side:
         if entry.cost == 0 and tokens:
             self.free.append(tokens)
         since_midnight = entry.at % _DAY_MS
-        if since_midnight < EDGE_MS:
+        if since_midnight < CLOCK_DIFFERENCE_MAX_MS:
             self.early.append(tokens)
-        elif since_midnight >= _DAY_MS - EDGE_MS:
+        elif since_midnight >= _DAY_MS - CLOCK_DIFFERENCE_MAX_MS:
             self.late.append(tokens)
 
 
@@ -137,7 +137,7 @@ def base_model(name: str) -> str:
 def days_of(exported: Iterable[Exported]) -> tuple[int, int]:
     """Returns the range of the ledger that is needed, in ms: the export's days, and the minutes around them."""
     days = [row.day for row in exported]
-    return _start_of(min(days)) - EDGE_MS, _start_of(max(days)) + _DAY_MS + EDGE_MS
+    return _start_of(min(days)) - CLOCK_DIFFERENCE_MAX_MS, _start_of(max(days)) + _DAY_MS + CLOCK_DIFFERENCE_MAX_MS
 
 
 def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, driver: str | None = None) -> ReconcileReport:

@@ -85,9 +85,9 @@ def check_role_cap(names: Iterable[str], user: User) -> None:
     """Refuses a key that lists more than its user's role allows: it would be cut silently each time it is used."""
     beyond = sorted((set(names) & EVERYTHING) - CAPS[user.role])
     if beyond:
-        who = shorten(user.external_id)
-        remedy = "leave it away" if user.role in ("admin", "owner") else f"change it: avm user update {who} --role admin"
-        raise InvalidInput(f"{who} has the role {user.role}, which caps their keys: it may not {', '.join(beyond)}; {remedy}")
+        name = shorten(user.external_id)
+        remedy = "leave it away" if user.role in ("admin", "owner") else f"change it: avm user update {name} --role admin"
+        raise InvalidInput(f"{name} has the role {user.role}, which caps their keys: it may not {', '.join(beyond)}; {remedy}")
 
 
 def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...] | None:

@@ -71,10 +71,10 @@ class Tickets:
     async def redeem_shared(self, token: str, shared: "TicketStore") -> Principal | None:
         """Returns the principal to the first caller; its permissions may have been revoked in the meantime."""
         self._remove(self._name(token))
-        taken = await shared.take(self._name(token))
-        if taken is None or not taken[1] - TICKET_AGE_MS - SKEW_MS <= self._clock() < taken[1]:
+        stored = await shared.take(self._name(token))
+        if stored is None or not stored[1] - TICKET_AGE_MS - SKEW_MS <= self._clock() < stored[1]:
             return None
-        return _decoder.decode(taken[0])
+        return _decoder.decode(stored[0])
 
     def issue(self, principal: Principal) -> str:
         """A new one; `Refused` when too many are outstanding."""

@@ -11,7 +11,7 @@ from agentvm.model.ids import TenantId
 from agentvm.tenants.quota import Quotas
 
 RUNNING = "running_tools"
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Time between two looks, in a cluster, whether one more may run."""
 
 
@@ -34,7 +34,7 @@ class ToolMetering:
             line.append(turn)
             try:
                 # In a cluster the call that ends may run on another node.
-                with anyio.move_on_after(LOOK_SECONDS if self._quotas.parts is not None else None):
+                with anyio.move_on_after(POLL_SECONDS if self._quotas.parts is not None else None):
                     await turn.wait()
             finally:
                 if turn in line:

@@ -41,8 +41,8 @@ GRACE_MS = 60_000
 """Time after its deadline from which a container is abandoned."""
 OFFER_SECONDS = 30.0
 """Time for which the answer of the engine is believed."""
-KEPT_MAX = 8
-KEPT_MS = 24 * 3_600_000
+PERSISTENT_MAX = 8
+PERSISTENT_MS = 24 * 3_600_000
 """The deadline of a container that lives on, after which another process deletes it."""
 REMOVE_SECONDS = 10.0
 _ENGINES = ("python", "shell", "javascript", "command")
@@ -96,7 +96,7 @@ class ContainerTier:
         self._ready: dict[str, list[_Container]] = {}
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def persistent_names(self) -> tuple[str, ...]:
         """Names of the persistent sandboxes that have a container now."""
         return tuple(name for _, name, *_ in self._kept)
 
@@ -254,7 +254,7 @@ class ContainerTier:
                 # Somebody has deleted it, or the engine was started anew.
                 await self._remove(container)
         container = await self._create(job, image)
-        if job.keep and key not in self._kept and len(self._kept) < KEPT_MAX:
+        if job.keep and key not in self._kept and len(self._kept) < PERSISTENT_MAX:
             self._kept[key] = container
         return container
 
@@ -277,7 +277,7 @@ class ContainerTier:
         return container
 
     def _deadline(self, job: Job) -> int:
-        return self._clock() + (KEPT_MS if job.keep else job.limits.wall_ms)
+        return self._clock() + (PERSISTENT_MS if job.keep else job.limits.wall_ms)
 
     async def _mounts(self, container: _Container, job: Job) -> list[dict[str, object]]:
         """Folders of the server that the container sees and cannot change."""

@@ -145,11 +145,11 @@ class JailedJob:
         jail = self.jail
         for stream in self._outputs:
             self._handle(stream, partial(self._take_output, stream, tasks))
-        self._handle(jail.line.fileno(), partial(self._hear, tasks))
+        self._handle(jail.line.fileno(), partial(self._receive, tasks))
         if jail.stdin is not None:
             self._handle(jail.stdin, self._give_input, select.EPOLLOUT)
         # Frames may have come together with the word that the program begins.
-        self._hear(tasks)
+        self._receive(tasks)
 
     def _handle(self, descriptor: int, handler: Callable[[], None], events: int = select.EPOLLIN) -> None:
         self._poll.register(descriptor, events)
@@ -182,7 +182,7 @@ class JailedJob:
             self._drop(jail.stdin)
             jail.close_stdin()
 
-    def _hear(self, tasks: anyio.abc.TaskGroup) -> None:
+    def _receive(self, tasks: anyio.abc.TaskGroup) -> None:
         """Reads the messages of the program on its own line: calls, or its value. Later output is ignored."""
         line = self.jail.line
         try:
@@ -214,8 +214,8 @@ class JailedJob:
         self._unanswered -= 1
         self._unchecked -= asking.known
         if self._unanswered == CALLS_AT_ONCE_MAX - 1:
-            self._handle(self.jail.line.fileno(), partial(self._hear, tasks))
-            self._hear(tasks)
+            self._handle(self.jail.line.fileno(), partial(self._receive, tasks))
+            self._receive(tasks)
         if not self._unchecked:
             self._all_checked.set()
 

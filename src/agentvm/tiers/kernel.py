@@ -115,16 +115,16 @@ def _interpreter() -> Any:
 _SYSCALL: Any = (ctypes.c_long, *(ctypes.c_void_p for _ in range(_ARGUMENTS_MAX)))
 
 
-def _checked(result: int, what: str) -> int:
+def _checked(result: int, action: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{action}: {os.strerror(number)}")
     return result
 
 
-def call(number: int, *arguments: Any, what: str) -> int:
+def call(number: int, *arguments: Any, action: str) -> int:
     """A system call by its number, with integers and addresses."""
-    return _checked(_library().syscall(number, *arguments, *(0,) * (_ARGUMENTS_MAX - len(arguments))), what)
+    return _checked(_library().syscall(number, *arguments, *(0,) * (_ARGUMENTS_MAX - len(arguments))), action)
 
 
 def number_of(name: str) -> int:
@@ -167,7 +167,7 @@ def make_read_only(target: str) -> None:
     attributes = _MountAttributes(set=1 | 2 | 4)
     size = ctypes.sizeof(attributes)
     try:
-        call(Call.MOUNT_SETATTR, -100, os.fsencode(target), _Flag.AT_RECURSIVE, ctypes.byref(attributes), size, what=target)
+        call(Call.MOUNT_SETATTR, -100, os.fsencode(target), _Flag.AT_RECURSIVE, ctypes.byref(attributes), size, action=target)
     except OSError:
         # Kernels before 5.12: the mount itself, which is all there is unless something is mounted below it.
         flags = MountFlag.REMOUNT | MountFlag.BIND | MountFlag.READ_ONLY | MountFlag.NO_SUID | MountFlag.NO_DEVICES
@@ -176,7 +176,7 @@ def make_read_only(target: str) -> None:
 
 def pivot_root_here() -> None:
     """Makes the working directory, which is a mount, the root of this mount namespace, and lets go of the old root."""
-    call(number_of("pivot_root"), b".", b".", what="pivot_root")
+    call(number_of("pivot_root"), b".", b".", action="pivot_root")
     unmount(".")
     os.chdir("/")
 
@@ -222,7 +222,7 @@ def step_back() -> None:
 
 def drop_capabilities() -> None:
     """Drops every capability of this process permanently."""
-    call(number_of("capset"), _CAPABILITIES_HEADER, _NO_CAPABILITIES, what="capset")
+    call(number_of("capset"), _CAPABILITIES_HEADER, _NO_CAPABILITIES, action="capset")
 
 
 def close_all_but(descriptors: set[int]) -> None:
@@ -237,7 +237,7 @@ def close_all_but(descriptors: set[int]) -> None:
 
 def _close_range(first: int, last: int) -> None:
     try:
-        call(Call.CLOSE_RANGE, first, last, 0, what="close_range")
+        call(Call.CLOSE_RANGE, first, last, 0, action="close_range")
     except OSError:
         os.closerange(first, min(last, os.sysconf("SC_OPEN_MAX")) + 1)
 

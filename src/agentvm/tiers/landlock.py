@@ -42,7 +42,7 @@ class _Beneath(ctypes.Structure):
 def newest_version() -> int:
     """The version of Landlock in this kernel; 0 without it."""
     try:
-        return kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, None, 0, 1, what="landlock")
+        return kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, None, 0, 1, action="landlock")
     except OSError:
         return 0
 
@@ -56,7 +56,7 @@ def restrict(readable: Iterable[str], changeable: Iterable[str], devices: Iterab
     network = 3 if version >= TCP_VERSION and not tcp else 0
     handled = _Ruleset(rights, network, 3 if version >= SIGNALS_VERSION else 0)
     size = 24 if version >= SIGNALS_VERSION else 16 if version >= TCP_VERSION else 8
-    ruleset = kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, ctypes.byref(handled), size, 0, what="landlock ruleset")
+    ruleset = kernel.call(kernel.Call.LANDLOCK_CREATE_RULESET, ctypes.byref(handled), size, 0, action="landlock ruleset")
     for paths, allowed in (
         (readable, _Right.EXECUTE | _Right.READ | _Right.LIST),
         (changeable, _Right.OF_WORKSPACE),
@@ -64,7 +64,7 @@ def restrict(readable: Iterable[str], changeable: Iterable[str], devices: Iterab
     ):
         for path in paths:
             _add(ruleset, path, allowed & rights)
-    kernel.call(kernel.Call.LANDLOCK_RESTRICT_SELF, ruleset, 0, what="landlock")
+    kernel.call(kernel.Call.LANDLOCK_RESTRICT_SELF, ruleset, 0, action="landlock")
     os.close(ruleset)
 
 
@@ -76,5 +76,5 @@ def _add(ruleset: int, path: str, rights: int) -> None:
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= _Right.OF_FILES
     rule = _Beneath(rights, descriptor)
-    kernel.call(kernel.Call.LANDLOCK_ADD_RULE, ruleset, 1, ctypes.byref(rule), 0, what=f"landlock rule {path}")
+    kernel.call(kernel.Call.LANDLOCK_ADD_RULE, ruleset, 1, ctypes.byref(rule), 0, action=f"landlock rule {path}")
     os.close(descriptor)

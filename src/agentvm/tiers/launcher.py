@@ -18,8 +18,8 @@ from functools import partial
 from typing import NoReturn
 
 from agentvm.tiers import frames, kernel, landlock, mounts, roles, seccomp
-from agentvm.tiers.brooms import Brooms
 from agentvm.tiers.cgroup import PREFIX, Groups, JobGroup
+from agentvm.tiers.cleanup_processes import CleanupProcesses
 from agentvm.tiers.frames import Ended, Forget, FrameInvalid, Hello, HostReport, Kill, Start
 from agentvm.tiers.jail import JOB_NAMESPACES, LIMITED, Jail, address_bytes, hard_limit, write_maps
 from agentvm.tiers.job_process import JobPlace, become_job
@@ -225,7 +225,7 @@ class Launcher:
         self._uids = uids
         self._lives: dict[int, _Life] = {}
         self._uncollected: dict[int, _Life] = {}
-        self._brooms = Brooms()
+        self._cleanups = CleanupProcesses()
         self._unremoved: list[str] = []
         self._itself = os.pidfd_open(os.getpid())
         self._poll = select.poll()
@@ -237,10 +237,10 @@ class Launcher:
         while True:
             for descriptor, _ in self._poll.poll(_CLEANUP_MS if self._unremoved else None):
                 if descriptor == self._server.fileno():
-                    self._hear()
-                elif descriptor in self._brooms:
+                    self._receive()
+                elif descriptor in self._cleanups:
                     self._poll.unregister(descriptor)
-                    self._brooms.bury(descriptor)
+                    self._cleanups.reap(descriptor)
                 else:
                     self._bury(descriptor)
             if self._unremoved:
@@ -254,7 +254,7 @@ class Launcher:
         for life in self._lives.values():
             os.waitpid(life.process, 0)
             self._kill_strays(life.uid)
-        self._brooms.close()
+        self._cleanups.close()
         if self._jail.scratch:
             remove(self._jail.scratch)
         names = [*self._unremoved, *(life.name for life in self._lives.values() if life.group.counts_memory)]
@@ -264,7 +264,7 @@ class Launcher:
                 return
             select.select([], [], [], _CLEANUP_MS / 1000)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         message, descriptors = frames.receive(self._server)
         match message:
             case Start() if len(descriptors) >= 3:
@@ -324,7 +324,7 @@ class Launcher:
             self._sweep(partial(self._jail.remove_folders, life.name), partial(self._release, life))
 
     def _sweep(self, work: Callable[[], object], ended: Callable[[], None]) -> None:
-        if (watch := self._brooms.start(work, ended)) is not None:
+        if (watch := self._cleanups.start(work, ended)) is not None:
             self._poll.register(watch, select.POLLIN)
 
     def _release(self, life: _Life) -> None:
@@ -345,7 +345,7 @@ class Launcher:
         """Orphans adopted by this process belong to no job: the process of each job is known."""
         if self._jail.namespaces:
             return
-        processes = {life.process for life in self._lives.values()} | self._brooms.processes
+        processes = {life.process for life in self._lives.values()} | self._cleanups.processes
         while True:
             strays = [process for process in _children() if process not in processes]
             for process in strays:

@@ -91,13 +91,13 @@ class JailLink:
         self._gone.set()
 
     async def start(self, *, memory_bytes: int, processes: int) -> None:
-        await self._life.tell(Start(id=self._number, memory_bytes=memory_bytes, processes=processes), self._theirs)
+        await self._life.send(Start(id=self._number, memory_bytes=memory_bytes, processes=processes), self._theirs)
 
     async def kill(self) -> None:
         """Ends the jail; `wait` tells when it is gone."""
         if not self.is_gone and not self._life.over:
             with suppress(TierBroken):
-                await self._life.tell(Kill(id=self._number))
+                await self._life.send(Kill(id=self._number))
 
     async def wait(self) -> Ended | None:
         """Waits until nothing of the jail is left; None if its launcher died with it."""
@@ -142,7 +142,7 @@ class LauncherLife(ProcessLife):
             if not jail.is_gone:
                 jail.end()
 
-    async def hear(self) -> None:
+    async def receive_reports(self) -> None:
         """Takes the launcher's reports until it is gone."""
         assert self.link is not None
         while True:
@@ -170,7 +170,7 @@ class LauncherLife(ProcessLife):
                 await self._bury(number, jail)
             jail.close()
 
-    async def tell(self, message: Start | Kill | Forget, descriptors: Sequence[int] = ()) -> None:
+    async def send(self, message: Start | Kill | Forget, descriptors: Sequence[int] = ()) -> None:
         assert self.link is not None
         async with self._sending:
             try:
@@ -189,7 +189,7 @@ class LauncherLife(ProcessLife):
                 self.end()
         if self.report is not None and self.report.scratch and not self.over:
             with suppress(TierBroken):
-                await self.tell(Forget(id=number))
+                await self.send(Forget(id=number))
         del self._jails[number]
 
 
@@ -250,7 +250,7 @@ class LauncherHost:
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(_watch, process, life)
                         await self._begin(life)
-                        tasks.start_soon(life.hear)
+                        tasks.start_soon(life.receive_reports)
                         await life.wait_over(self._settings.idle_seconds)
                         tasks.cancel_scope.cancel()
                 finally:

@@ -129,7 +129,7 @@ def _work(job: Job, layer: str) -> JobWork:
         inputs=dict(job.inputs),
         skills=dict(job.skills),
         functions={name: list(parameters) for name, parameters in job.functions.items()},
-        known=[HostAnswer(id=number, value=one.value, error=one.error) for number, one in enumerate(job.known, 1)],
+        known=[HostAnswer(id=number, value=answer.value, error=answer.error) for number, answer in enumerate(job.known, 1)],
         network=bool(job.network),
         layer=layer,
     )

@@ -48,13 +48,13 @@ class _Direction:
 class Relay:
     """Two sockets that do not block."""
 
-    def __init__(self, one: socket.socket, other: socket.socket, count: Callable[[int], None]) -> None:
+    def __init__(self, left: socket.socket, right: socket.socket, count: Callable[[int], None]) -> None:
         """`count` is told the bytes of each piece, and ends the relay by raising."""
-        self._sockets = (one, other)
-        self._directions = (_Direction(one, other), _Direction(other, one))
+        self._sockets = (left, right)
+        self._directions = (_Direction(left, right), _Direction(right, left))
         self._count = count
         self._poll = select.epoll()
-        self._wanted = {one: 0, other: 0}
+        self._wanted = {left: 0, right: 0}
 
     def __enter__(self) -> Self:
         return self

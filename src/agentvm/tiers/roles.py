@@ -159,11 +159,11 @@ def run_python(work: JobWork, variables: dict[str, str], calls: socket.socket) -
             _show(error)
         _farewell()
         if value or out_of_memory:
-            _tell(calls, Value(value=value, out_of_memory=out_of_memory))
+            _send(calls, Value(value=value, out_of_memory=out_of_memory))
         os._exit(status)
 
 
-def _tell(calls: socket.socket, value: Value) -> None:
+def _send(calls: socket.socket, value: Value) -> None:
     try:
         frames.send(calls, value)
     except OSError:
@@ -254,12 +254,12 @@ class _HostLine:
         def call(*values: Any, **arguments: Any) -> Any:
             if len(values) > len(parameters):
                 raise TypeError(f"{name}({', '.join(parameters)}) was called with {len(values)} positional arguments")
-            return self._ask(name, dict(zip(parameters, values, strict=False)) | arguments)
+            return self._request(name, dict(zip(parameters, values, strict=False)) | arguments)
 
         call.__name__ = call.__qualname__ = name
         return call
 
-    def _ask(self, name: str, arguments: Mapping[str, Any]) -> Any:
+    def _request(self, name: str, arguments: Mapping[str, Any]) -> Any:
         body = json.dumps(arguments, allow_nan=False).encode()
         with self._lock:
             self._count += 1

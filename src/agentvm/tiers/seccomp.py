@@ -185,7 +185,7 @@ class Filter:
 
     def install(self) -> None:
         """Puts the filter on this process and all it starts, for ever. Needs `no_new_privs`."""
-        kernel.call(self._number, 1, 0, self._reference, what="seccomp")
+        kernel.call(self._number, 1, 0, self._reference, action="seccomp")
 
 
 def install(program: bytes) -> None:

@@ -30,7 +30,7 @@ RESULT_MAX_BYTES = 16 * 1024 * 1024
 IMAGE_MAX_BYTES = 5 * 1024 * 1024
 IMAGES_MAX = 20
 TIMEOUT_SECONDS = 60.0
-HELD_SECONDS = 60.0
+ANSWER_TIMEOUT_SECONDS = 60.0
 """Time for which a call is held open for the answer of a person."""
 
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
@@ -185,7 +185,7 @@ class OtherTools(Protocol):
     def tools(self) -> Sequence[ToolSpec]: ...
 
     @property
-    def known(self) -> Sequence[KnownAnswer]:
+    def known_answers(self) -> Sequence[KnownAnswer]:
         """The results of the first calls, if the code is run again. They have to be made again all the same, in their order."""
 
     async def call(self, name: str, input: dict[str, object]) -> object:

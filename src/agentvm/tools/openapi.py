@@ -174,7 +174,7 @@ class _Tool:
     def content(self, origin: str, secrets: tuple[str, ...]) -> ToolContent:
         body = self._body()
         for parameter in self._parameters():
-            self._add(parameter, taken=set(body.properties))
+            self._add(parameter, names=set(body.properties))
         if (left := re.search(r"[{}]", re.sub(r"\{[A-Za-z_][A-Za-z0-9_-]{0,63}\}", "", self._path))) is not None:
             raise _Unsupported(f"the path has a {left[0]} that belongs to no parameter")
         missing = [name for name in parse_http(f"GET https://x{self._path}").arguments if name not in self._properties]
@@ -217,7 +217,7 @@ class _Tool:
                 merged[str(resolved.get("in")), str(resolved.get("name"))] = resolved
         yield from merged.values()
 
-    def _add(self, parameter: Mapping[str, object], taken: set[str]) -> None:
+    def _add(self, parameter: Mapping[str, object], names: set[str]) -> None:
         name, where = str(parameter.get("name")), parameter.get("in")
         needed = parameter.get("required") is True or where == "path"
         if where not in ("path", "query", "header") or not self._is_plain(parameter):
@@ -226,7 +226,7 @@ class _Tool:
             return
         if where == "header" and name.lower() in _HEADERS_OF_THE_REQUEST:
             return
-        argument = self._argument(name, str(where), taken)
+        argument = self._argument(name, str(where), names)
         text = parameter.get("description")
         described = {"description": clean(text)} if isinstance(text, str) and text else {}
         self._properties[argument] = {**described, **converted(parameter["schema"], self._references)}
@@ -245,12 +245,12 @@ class _Tool:
         several = self._references.follow(parameter["schema"]).get("type") not in ("string", "integer", "number", "boolean")
         return not several or (parameter.get("in") == "query" and parameter.get("explode") is not False)
 
-    def _argument(self, name: str, where: str, taken: set[str]) -> str:
+    def _argument(self, name: str, where: str, names: set[str]) -> str:
         """Returns the name of the argument: the parameter's, unless it has odd characters or is in use."""
         argument = name if _ARGUMENT.fullmatch(name) else re.sub(r"[^A-Za-z0-9_-]", "_", f"p_{name}")[:64]
-        if argument in taken or argument in self._properties:
+        if argument in names or argument in self._properties:
             argument = f"{where}_{argument}"[:64]
-        if argument in taken or argument in self._properties:
+        if argument in names or argument in self._properties:
             raise _Unsupported(f"two parameters are named {shorten(name)!r}")
         return argument
 

@@ -36,7 +36,7 @@ CONNECTIONS_MAX = 512
 OWNER_CONNECTIONS_MAX = 128
 """Connections of one tenant at a time: a server that does not answer holds one for as long as a tool may take."""
 _SILENCE_SECONDS = 60.0
-_KEPT_SECONDS = 15.0
+_KEEP_ALIVE_SECONDS = 15.0
 _PIECE_BYTES = 64 * 1024
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
@@ -183,7 +183,7 @@ class SafeHttp:
                 ssl_context=self._ssl_context or _trusted(),
                 max_connections=CONNECTIONS_MAX,
                 max_keepalive_connections=CONNECTIONS_MAX // 4,
-                keepalive_expiry=_KEPT_SECONDS,
+                keepalive_expiry=_KEEP_ALIVE_SECONDS,
                 network_backend=self.network,
             )
         return self._pool

@@ -42,9 +42,9 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ToolCh
         if name not in old or name not in new:
             changes.append(ToolChange(name=name, change="added" if name in new else "removed", pin=pin))
             continue
-        same = before["frozen"][name] == after["frozen"][name]
-        lines = {} if same else difference(old[name], new[name])
-        changes.append(ToolChange(name=name, change="same" if same else "changed", pin=pin, lines=lines))
+        is_same = before["frozen"][name] == after["frozen"][name]
+        lines = {} if is_same else difference(old[name], new[name])
+        changes.append(ToolChange(name=name, change="same" if is_same else "changed", pin=pin, lines=lines))
     return tuple(changes)
 
 

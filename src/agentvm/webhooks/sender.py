@@ -36,9 +36,9 @@ logger = get_logger(__name__)
 
 RETRY_SECONDS = (60, 300, 1_800, 7_200, 28_800, 86_400)
 """Time before each further attempt; the last one repeats."""
-GIVE_UP_MS = 5 * 24 * 3_600_000
+RETRY_MAX_MS = 5 * 24 * 3_600_000
 """A notice is tried this long; a webhook that has taken nothing for this long is disabled."""
-KEPT_MS = 30 * 24 * 3_600_000
+RETENTION_MS = 30 * 24 * 3_600_000
 """Deliveries that have ended can be read this long."""
 ATTEMPT_SECONDS = 15.0
 ATTEMPTS_MAX = 32
@@ -46,11 +46,11 @@ ATTEMPTS_MAX = 32
 TENANT_ATTEMPTS_MAX = 8
 WEBHOOK_ATTEMPTS_MAX = 4
 FAILING_ATTEMPTS_MAX = 1
-LOOK_SECONDS = 15.0
+POLL_SECONDS = 15.0
 """Time after which rows that have become due are looked for, if any tenant has a webhook."""
-CLUSTER_LOOK_SECONDS = 1.0
+CLUSTER_POLL_SECONDS = 1.0
 """The same in a cluster: events of other nodes wake no task here."""
-TIDY_MS = 3_600_000
+CLEANUP_INTERVAL_MS = 3_600_000
 STORE_RETRY_SECONDS = 1.0
 SERVER_ACTOR = "server"
 DISABLED = "webhook.disable"
@@ -121,8 +121,8 @@ class WebhookSender:
     def _pause(self) -> float | None:
         """Seconds to the next look; None if nothing can become due before it is woken here."""
         if self._store.node_id:
-            return CLUSTER_LOOK_SECONDS
-        return LOOK_SECONDS if self._store.hooked else None
+            return CLUSTER_POLL_SECONDS
+        return POLL_SECONDS if self._store.hooked else None
 
     async def attempt(self, due: DueDelivery) -> Attempted:
         """Sends a delivery now, and stores the result."""
@@ -206,18 +206,18 @@ class WebhookSender:
             return None
         if status == HTTPStatus.GONE:
             return "gone"
-        return "failing" if webhook.failing_since is not None and now - webhook.failing_since >= GIVE_UP_MS else None
+        return "failing" if webhook.failing_since is not None and now - webhook.failing_since >= RETRY_MAX_MS else None
 
     async def _tidy(self) -> None:
         now = self._clock()
-        if self._store.hooked and now - self._tidied_at >= TIDY_MS:
+        if self._store.hooked and now - self._tidied_at >= CLEANUP_INTERVAL_MS:
             self._tidied_at = now
-            await self._store.due_deliveries.drop_old(now - KEPT_MS)
+            await self._store.due_deliveries.drop_old(now - RETENTION_MS)
 
 
 def _next_at(due: DueDelivery, now: int) -> int | None:
     delay = RETRY_SECONDS[min(due.delivery.attempts, len(RETRY_SECONDS) - 1)]
-    return None if now - due.delivery.created_at >= GIVE_UP_MS else now + delay * 1000
+    return None if now - due.delivery.created_at >= RETRY_MAX_MS else now + delay * 1000
 
 
 def _name(webhook_id: WebhookId) -> str:

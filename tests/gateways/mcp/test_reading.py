@@ -1,6 +1,6 @@
 import pytest
 from tests.gateways.mcp.fixtures import ERAS, calling
-from tests.gateways.mcp.test_asking import text_of
+from tests.gateways.mcp.test_agent_tool import text_of
 from tests.support.serving import Play
 
 

@@ -19,7 +19,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TurnId
 from agentvm.model.limits import Limits
 from agentvm.runtime.recovery import resumption, suspects
 from agentvm.runtime.recovery.progress import Partial, find_cut, find_partial
-from agentvm.runtime.recovery.resumption import EVENTS_MAX, _told, resumed_state, take_up
+from agentvm.runtime.recovery.resumption import EVENTS_MAX, _recent_events, resumed_state, take_up
 from agentvm.runtime.session_log import write_of
 from agentvm.runtime.turn import next_id
 from agentvm.storage.base import Committed, SessionWrite
@@ -182,7 +182,7 @@ async def test_what_is_moved_into_the_log_while_that_is_read_is_seen_once(
 
         monkeypatch.setattr(LogStore, "range", fold_meanwhile)
         (turn,) = await world.turns()
-        events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
+        events = await _recent_events(agent.ports, DEFAULT_TENANT, log, turn)
         assert not live.tail
         assert find_partial(events, turn.turn_id) == Partial(next_id(resumed_state(turn, None)), "ab")
 
@@ -204,7 +204,7 @@ async def test_the_beginning_of_an_answer_of_any_length_is_found() -> None:
         log = agent.container.log(agent.session_id)
         assert (await log.range())[1] > 0
         (turn,) = await world.turns()
-        events = await _told(agent.ports, DEFAULT_TENANT, log, turn)
+        events = await _recent_events(agent.ports, DEFAULT_TENANT, log, turn)
         assert find_partial(events, turn.turn_id) == Partial(next_id(resumed_state(turn, None)), "".join(words))
         cut = find_cut(events, turn.turn_id)
         assert cut is not None

@@ -21,7 +21,7 @@ from agentvm.model.turn import TurnOutcome
 from agentvm.model.wait import AnsweredWait, WaitAnswer, WaitId
 from agentvm.storage.base import Committed, LogChunk, SessionWrite
 from agentvm.storage.engine import open_postgres, open_shared
-from agentvm.storage.engines.postgres import using
+from agentvm.storage.engines.postgres import database_locks
 from agentvm.storage.sql.nodes import Claim, NodeStore
 from agentvm.storage.sql.store import Store
 
@@ -229,7 +229,7 @@ async def test_who_takes_over_and_dies_before_it_has_read_the_end_of_the_log_is_
 
 
 async def test_a_server_alone_and_nodes_do_not_share_a_database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(using, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(database_locks, "LOCK_SECONDS", 0.0)
     async with open_shared(database_url, "first", "1"):
         with pytest.raises(DataDirInUse, match="AVM_CLUSTER=on"):
             async with open_postgres(database_url):

@@ -39,6 +39,6 @@ def test_a_glob_stays_within_a_name_unless_it_says_so(glob: str, path: str, does
 
 def test_a_search_stops_at_its_bound() -> None:
     search = FileSearch(pattern_of("x"))
-    search.look("a", b"x\n" * (MATCHES_MAX * 2))
+    search.search("a", b"x\n" * (MATCHES_MAX * 2))
     assert search.is_full
     assert "not everything was searched" in search.shown()

@@ -130,7 +130,7 @@ LOOK = ToolSpec(
 class Others:
     tools = (LOOK, msgspec.structs.replace(LOOK, name="my-tool"))
 
-    known = (KnownAnswer(value=b"7"),)
+    known_answers = (KnownAnswer(value=b"7"),)
 
     async def call(self, name: str, input: dict[str, object]) -> object:
         return [name, input]
@@ -145,7 +145,7 @@ async def test_a_program_is_told_its_tools_and_can_call_them() -> None:
     assert need.calls
     # Required parameters come first.
     assert job.functions == {"look": ("n", "far"), "my-tool": ("n", "far")}
-    assert job.known == Others.known
+    assert job.known == Others.known_answers
     assert job.limits.wall_ms == 600_000
     assert jobs.heard == [["look", {"n": 1}]]
 

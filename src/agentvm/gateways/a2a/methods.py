@@ -203,7 +203,7 @@ async def _task(talk: Talk, turn_id: str, image: ImageRecord) -> Turn:
 
 async def _read(call: A2aMessage, talk: Talk, turn: Turn) -> TaskEvents:
     """Returns a task with all that its turn has said so far."""
-    parts, _ = await talk.told(turn)
+    parts, _ = await talk.read_parts(turn)
     answered = (await entire_turn(talk, await talk.sent(turn))).answered
     events = TaskEvents(call.id, turn, await _context_id(talk, turn), answered=answered)
     for part in parts:

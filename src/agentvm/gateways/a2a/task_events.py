@@ -48,7 +48,7 @@ class TaskEvents:
             return b""
         match part:
             case TextAdded(text=text):
-                return self._begin_work() + self._say(text) if text else b""
+                return self._begin_work() + self._write_text(text) if text else b""
             case CallMade(name=name):
                 self._is_apart = bool(self._texts)
                 self._state = WORKING
@@ -94,7 +94,7 @@ class TaskEvents:
         self._state = WORKING
         return self._status()
 
-    def _say(self, text: str) -> bytes:
+    def _write_text(self, text: str) -> bytes:
         if self._is_apart:
             # What the model says after a call is another paragraph.
             text, self._is_apart = f"\n\n{text}", False

@@ -50,7 +50,7 @@ async def _send(ask: Ask[UiChatBody], talk: Talk, alias: Alias) -> SentTurn:
     if replaced is None:
         return await talk.send(session.session_id, content, key=last.id or None, options=options)
     content = await talk.attach(session.container_id, content)
-    if is_edit(replaced.client_key) and await _asks(talk, replaced, content):
+    if is_edit(replaced.client_key) and await _has_content(talk, replaced, content):
         # The same edit again is the same.
         return await talk.sent(replaced)
     edit = MessageEdit(
@@ -64,7 +64,7 @@ async def _send(ask: Ask[UiChatBody], talk: Talk, alias: Alias) -> SentTurn:
     return await talk.sent(await talk.turn((await talk.ask(edit)).turn_id or ""))
 
 
-async def _asks(talk: Talk, turn: Turn, content: UserContent) -> bool:
+async def _has_content(talk: Talk, turn: Turn, content: UserContent) -> bool:
     log = talk.context().workspace.store.container(turn.container_id).log(turn.session_id)
     return any(isinstance(row, UserMessage) and row.content == content for row in await log.get_messages([turn.message_id]))
 

@@ -89,7 +89,7 @@ class _ThreadSource:
         self._talk, self._session, self._earlier, self._events = talk, session, start.earlier, events
         place = (talk.principal.tenant_id, session.container_id, session.session_id)
         self.follower = talk.vm.runtime.follow_session(place, start.cursor)
-        self._told: deque[Event] = deque()
+        self._unwritten: deque[Event] = deque()
         self._pieces: list[bytes] = []
         self._readers: dict[TurnId, PartReader] = {}
         self._turn_id: TurnId | None = None
@@ -104,9 +104,9 @@ class _ThreadSource:
     async def _read(self) -> None:
         try:
             await self._receive()
-            while self._told:
-                self._pieces.append(await self._write(self._told[0]))
-                self._told.popleft()
+            while self._unwritten:
+                self._pieces.append(await self._write(self._unwritten[0]))
+                self._unwritten.popleft()
         except NotFound:
             # The session was deleted: there is nothing more to tell.
             self._is_done = True
@@ -114,8 +114,8 @@ class _ThreadSource:
     async def _receive(self) -> None:
         """Waits for events, unless some are left."""
         try:
-            if not self._told:
-                self._told.extend(await self.follower.take())
+            if not self._unwritten:
+                self._unwritten.extend(await self.follower.take())
         except SessionNotFound:
             raise
         except NotFound:

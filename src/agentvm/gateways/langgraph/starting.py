@@ -70,7 +70,7 @@ async def start_run(ask: Ask[RunBody], talk: Talk) -> StartedRun:
         return await resume_run(talk, thread, body.command.resume)
     if body.command is not None and body.command.goto == END:
         return await _end_run(talk, thread)
-    return await _say(ask, talk, thread, image.image_id)
+    return await _send_message(ask, talk, thread, image.image_id)
 
 
 async def _start_alone(ask: Ask[RunBody], talk: Talk, image_id: ImageId) -> StartedRun:
@@ -122,7 +122,7 @@ async def _end_run(talk: Talk, thread: Thread) -> StartedRun:
     return StartedRun(talk, thread, sent, Settled(cursor))
 
 
-async def _say(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId) -> StartedRun:
+async def _send_message(ask: Ask[RunBody], talk: Talk, thread: Thread, image_id: ImageId) -> StartedRun:
     body, history = ask.body, await read_history(talk, thread.session)
     if body.input is None and body.head is not None:
         return StartedRun(talk, thread, await _regenerate(ask, talk, thread, history, body.head))

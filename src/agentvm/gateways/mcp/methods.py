@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from agentvm.errors import AgentVMError, ToolNotFound, shorten
 from agentvm.gateways.agents import find_agent, list_agents
-from agentvm.gateways.mcp.asking import agent_of, ask_agent, ask_tool, tool_name
+from agentvm.gateways.mcp.agent_tool import agent_of, ask_agent, ask_tool, tool_name
 from agentvm.gateways.mcp.errors import McpCode, MessageRefused, code_of, error_of
 from agentvm.gateways.mcp.messages import (
     HANDSHAKE,

@@ -44,7 +44,7 @@ class _Request:
 
     talk: Talk
     body: ChatBody
-    said: ChatConversation
+    conversation: ChatConversation
     image_id: ImageId
     container_id: ContainerId
     named: str | None
@@ -53,7 +53,7 @@ class _Request:
 
     @property
     def digest(self) -> str:
-        return digest_of(self.body.model, self.said.history)
+        return digest_of(self.body.model, self.conversation.history)
 
 
 async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
@@ -67,22 +67,22 @@ async def complete(ask: Ask[ChatBody], talk: Talk) -> GatewayReply:
     container_id = talk.container(ask.headers.get(CONTAINER_HEADER), body.safety_identifier or body.user)
     image = await talk.agent(body.model, container_id)
     request = _Request(talk, body, conversation, image.image_id, image.container_id, named, key)
-    session, taken = await _session(request)
+    session, reservation = await _session(request)
     answered: tuple[WaitView, ...] = ()
     try:
         if conversation.results:
             sent, answered = await _answer(request, session)
         else:
-            is_known = taken is not None or key is not None or named not in (None, NEW)
+            is_known = reservation is not None or key is not None or named not in (None, NEW)
             question = await answer_question(talk, session, conversation.content, key) if is_known else None
             if question is not None:
                 sent, answered = question[0], (question[1],)
             else:
                 sent = await talk.send(session.session_id, conversation.content, key=key, options=options)
     except AgentVMError:
-        if taken is not None:
-            # Nothing was said: the session still ends with this history.
-            await talk.aliases(request.container_id).put(taken, session.session_id, talk.vm.clock())
+        if reservation is not None:
+            # Nothing was sent: the session still ends with this history.
+            await talk.aliases(request.container_id).put(reservation, session.session_id, talk.vm.clock())
         raise
     return await _reply(request, sent, answered, shows_tools=ask.headers.get(TOOLS_HEADER) == "show")
 
@@ -95,16 +95,16 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     repeated = None if request.key is None else Alias(REQUESTS, request.key)
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
         return await talk.repeated(session_id, request.image_id), None
-    if request.said.history and request.named is None:
+    if request.conversation.history and request.named is None:
         history = Alias(HISTORIES, request.digest)
         session_id = await aliases.take(history)
         if session_id is not None:
             if repeated is not None:
                 await aliases.put(repeated, session_id, talk.vm.clock())
             return await talk.session(session_id), history
-    if request.said.results:
+    if request.conversation.results:
         raise InvalidInput(NOT_AWAITED)
-    seeds = () if request.named == NEW else request.said.history
+    seeds = () if request.named == NEW else request.conversation.history
     if len(seeds) > SEEDS_MAX:
         raise InvalidInput(f"A conversation that is not known here has at most {SEEDS_MAX:,} messages before the last")
     if request.named == NEW:
@@ -121,7 +121,7 @@ async def _answer(request: _Request, session: Session) -> tuple[SentTurn, tuple[
     continuation."""
     talk = request.talk
     waits = await client_waits(talk, session_id=session.session_id)
-    results = {result.tool_call_id or "": str(result.content) for result in request.said.results}
+    results = {result.tool_call_id or "": str(result.content) for result in request.conversation.results}
     if request.key is None or waits.keys() & results.keys():
         await answer_calls(talk, waits, results)
     answered = await answered_calls(talk, session, results)
@@ -134,7 +134,7 @@ async def _reply(request: _Request, sent: SentTurn, answered: tuple[WaitView, ..
     talk, body = request.talk, request.body
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     created, completion_id = talk.vm.clock() // 1000, f"chatcmpl-{sent.turn_id}"
-    words = words_for(text_of(request.said.last[0].content))
+    words = words_for(text_of(request.conversation.last[0].content))
     chunks = ChatChunks(
         completion_id,
         body.model,
@@ -169,7 +169,7 @@ async def _name(request: _Request, session_id: SessionId, chunks: ChatChunks) ->
         return
     calls = tuple(ToolCall(id=call.call_id, name=call.name, input=call.input) for call in chunks.calls)
     answer = SeedMessage(role="assistant", content=chunks.text, tool_calls=calls)
-    history = (*request.said.history, *request.said.last, answer)
+    history = (*request.conversation.history, *request.conversation.last, answer)
     alias = Alias(HISTORIES, digest_of(request.body.model, history))
     with suppress(SessionNotFound):
         # It was deleted meanwhile.

@@ -58,7 +58,7 @@ class ChatChunks:
         self._after = list(after)
         self._with_usage, self._shows_tools, self._words = with_usage, shows_tools, words
         self._waits: dict[WaitId, CallWaits] = {}
-        self._told: set[WaitId] = set()
+        self._announced: set[WaitId] = set()
         head = {"id": completion_id, "object": "chat.completion.chunk", "created": created, "model": model}
         # Everything but the delta is the same for each chunk.
         self._head = b"data: " + _encode(head)[:-1] + b',"choices":'
@@ -92,7 +92,7 @@ class ChatChunks:
         if self._after and not isinstance(part, TurnEnded):
             return self._pass(part)
         if isinstance(part, TextAdded):
-            return self._say(part.text)
+            return self._write_text(part.text)
         match part:
             case ThinkingAdded(text=text):
                 self.thinking.append(text)
@@ -101,7 +101,7 @@ class ChatChunks:
                 return self._chunk({"avm": _shown(part)}) if self._shows_tools else b""
             case CallWaits():
                 self._waits[part.wait_id] = part
-                return self._ask(part)
+                return self._write_wait(part)
             case TurnWaits(waits=waits):
                 return self._wait([self._waits[wait_id] for wait_id in waits if wait_id in self._waits])
             case AnswerEnded(usage=usage):
@@ -134,26 +134,26 @@ class ChatChunks:
         # Of a turn that has waited for long, the log may not have the beginning.
         return not wait_ids or wait_ids[-1] == wait.wait_id
 
-    def _ask(self, part: CallWaits) -> bytes:
-        self._told.add(part.wait_id)
+    def _write_wait(self, part: CallWaits) -> bytes:
+        self._announced.add(part.wait_id)
         if part.kind == "client":
             self.calls.append(part)
             return self._chunk({"tool_calls": [{"index": len(self.calls) - 1, **tool_call(part)}]})
         if is_asked(part):
             # The next message of the user answers it.
-            return self._say(("\n\n" if self.text.strip() else "") + wait_text(self._words, part))
+            return self._write_text(("\n\n" if self.text.strip() else "") + wait_text(self._words, part))
         # Somebody else decides, and the answer continues then; whoever waits for it is told why.
         return self._chunk({"reasoning_content": held_text(self._words, part) + "\n"})
 
     def _wait(self, waits: Sequence[CallWaits]) -> bytes:
         """The turn waits: questions of an earlier answer are asked again, and the caller answers them."""
-        chunks = b"".join(self._ask(part) for part in waits if part.wait_id not in self._told)
+        chunks = b"".join(self._write_wait(part) for part in waits if part.wait_id not in self._announced)
         if not any(asks_caller(part) for part in waits):
             return chunks
         self.is_done = True
         return chunks + self._end()
 
-    def _say(self, text: str) -> bytes:
+    def _write_text(self, text: str) -> bytes:
         self.texts.append(text)
         return b'%b%b},"finish_reason":null,"logprobs":null}]}\n\n' % (self._content, _encode(text))
 

@@ -45,7 +45,9 @@ def listed_models(talk: Talk) -> list[str]:
     """Returns the models that lists name: the default one of each provider. Its others can be asked for, too."""
     if talk.vm.config.gateways.openai.models == "off":
         return []
-    return [f"{one.name}/{one.default_model}" for one in talk.vm.runtime.models.health() if one.driver == DRIVER]
+    return [
+        f"{provider.name}/{provider.default_model}" for provider in talk.vm.runtime.models.health() if provider.driver == DRIVER
+    ]
 
 
 async def relay_chat(ask: Ask[ChatBody], talk: Talk, model: str) -> GatewayReply:

@@ -99,7 +99,7 @@ class ResponseEvents:
         """The response of the turn that is being read."""
         self._next = 0
         self._items: list[dict[str, Any]] = []
-        self._said: TextItem | None = None
+        self._text_item: TextItem | None = None
         self._text = b""
         self._calls: dict[str, CallItem] = {}
         self._earlier: dict[str, CallMade] = {}
@@ -136,8 +136,8 @@ class ResponseEvents:
         if self.is_done:
             return b""
         if isinstance(part, TextAdded) and self._text:
-            assert self._said is not None
-            self._said.pieces.append(part.text)
+            assert self._text_item is not None
+            self._text_item.pieces.append(part.text)
             number, self._next = self._next, self._next + 1
             return b"" if number <= self._after else b'%b%d,"delta":%b}\n\n' % (self._text, number, _encode(part.text))
         written = self._write(part) if self._place == self._number else b""
@@ -193,9 +193,9 @@ class ResponseEvents:
     def _write(self, part: TurnPart) -> bytes:
         match part:
             case TextAdded(text=text):
-                return self._say("message", text)
+                return self._write_text("message", text)
             case ThinkingAdded(text=text):
-                return self._say("reasoning", text)
+                return self._write_text("reasoning", text)
             case CallBegun(call_id=call_id, name=name):
                 return self._open_call(call_id, name)
             case CallInput(call_id=call_id, piece=piece):
@@ -205,29 +205,29 @@ class ResponseEvents:
                 opened = self._open_call(call_id, name)
                 return opened + self._events(self._calls[call_id].make(given))
             case CallWaits(kind="client", call_id=call_id, name=name, input=given):
-                return self._ask(call_id, name, given)
+                return self._write_call(call_id, name, given)
             case CallWaits() if is_asked(part):
-                text = wait_text(words_for(" ".join(one.message for one in (part.questions or {}).values())), part)
-                is_going_on = self._said is not None and self._said.is_message
-                return self._say("message", f"\n\n{text}" if is_going_on else text)
+                text = wait_text(words_for(" ".join(question.message for question in (part.questions or {}).values())), part)
+                is_going_on = self._text_item is not None and self._text_item.is_message
+                return self._write_text("message", f"\n\n{text}" if is_going_on else text)
             case CallEnded(call_id=call_id, name=name):
                 return self._end_call(part)
             case _:
                 return b""
 
-    def _say(self, kind: str, text: str) -> bytes:
+    def _write_text(self, kind: str, text: str) -> bytes:
         written = b""
-        if self._said is None or self._said.kind != kind:
+        if self._text_item is None or self._text_item.kind != kind:
             written = self._close()
-            self._said = TextItem(kind, self._items, self._key)
-            written += self._events(self._said.open())
+            self._text_item = TextItem(kind, self._items, self._key)
+            written += self._events(self._text_item.open())
             if kind == "message":
-                place = {"item_id": self._said.item_id, "output_index": self._said.index}
+                place = {"item_id": self._text_item.item_id, "output_index": self._text_item.index}
                 self._text = _DELTA + _encode(place)[1:-1] + b',"sequence_number":'
-        return written + self._events(self._said.add(text))
+        return written + self._events(self._text_item.add(text))
 
     def _close(self, *, is_complete: bool = True) -> bytes:
-        text, self._said, self._text = self._said, None, b""
+        text, self._text_item, self._text = self._text_item, None, b""
         return b"" if text is None else self._events(text.close(is_complete=is_complete))
 
     def _open_call(self, call_id: str, name: str, *, is_client: bool | None = None) -> bytes:
@@ -238,7 +238,7 @@ class ResponseEvents:
         call = self._calls[call_id] = CallItem(self._items, self._key, call_id, name, of_client=of_client)
         return closed + self._events(call.open())
 
-    def _ask(self, call_id: str, name: str, arguments: dict[str, Any]) -> bytes:
+    def _write_call(self, call_id: str, name: str, arguments: dict[str, Any]) -> bytes:
         """A call that the caller answers, also one that the agent's definition lets its callers run."""
         call = self._calls.get(call_id)
         written = b""

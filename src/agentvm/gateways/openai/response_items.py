@@ -129,7 +129,11 @@ def _spoken(messages: Sequence[Message]) -> Iterator[Message]:
 def _without_rejected(messages: Sequence[Message]) -> list[Message]:
     """Leaves out answers that did not fit their schema: each has another answer right behind it."""
     pairs = zip(messages, (*messages[1:], None), strict=True)
-    return [one for one, after in pairs if not (isinstance(one, AssistantMessage) and isinstance(after, AssistantMessage))]
+    return [
+        message
+        for message, after in pairs
+        if not (isinstance(message, AssistantMessage) and isinstance(after, AssistantMessage))
+    ]
 
 
 def _answer(message: AssistantMessage) -> Iterator[Item]:

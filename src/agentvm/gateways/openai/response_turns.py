@@ -53,7 +53,7 @@ class FoundResponse:
 
     async def read(self, talk: Talk, after: int = -1) -> tuple[ResponseEvents, bytes]:
         """Returns the response as far as it is told, and its events. `NotFound` when the turn has not come so far."""
-        parts, is_complete = await talk.told(self.turn)
+        parts, is_complete = await talk.read_parts(self.turn)
         if not is_complete:
             parts = [*parts_of(self.turn, await turn_messages(talk, self.turn), self.client_tools)]
         events = await self.events(talk, after)

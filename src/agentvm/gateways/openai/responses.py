@@ -59,7 +59,7 @@ class _Request:
 
     talk: Talk
     body: ResponseBody
-    said: ResponseInput
+    input: ResponseInput
     image_id: ImageId
     container_id: ContainerId
     key: str | None
@@ -86,13 +86,13 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
         response = await _answer(request)
         sent = await talk.sent(response.turn)
     else:
-        session, taken = await _session(request)
+        session, reservation = await _session(request)
         try:
             response, sent = await _send(request, session, options, is_new=session.session_id in talk.created)
         except AgentVMError:
-            if taken is not None:
+            if reservation is not None:
                 # The session still ends with this history.
-                await talk.aliases(request.container_id).put(taken, session.session_id, talk.vm.clock())
+                await talk.aliases(request.container_id).put(reservation, session.session_id, talk.vm.clock())
             raise
     return await _reply(request, response, sent)
 
@@ -100,12 +100,12 @@ async def create(ask: Ask[ResponseBody], talk: Talk) -> GatewayReply:
 async def _send(request: _Request, session: Session, options: TurnOptions, *, is_new: bool) -> tuple[FoundResponse, SentTurn]:
     """Sends the message, or answers with it the question that the response before has ended with."""
     talk, previous, key = request.talk, request.previous, request.key
-    answered = None if is_new else await answer_questions(talk, session, request.said.content, key)
+    answered = None if is_new else await answer_questions(talk, session, request.input.content, key)
     if answered is None:
-        sent = await talk.send(session.session_id, request.said.content, key=key, options=options)
+        sent = await talk.send(session.session_id, request.input.content, key=key, options=options)
         return FoundResponse(sent.turn, 1), sent
     sent, is_asking = answered
-    number = previous.number if previous is not None else count_rounds((await talk.told(sent.turn))[0])
+    number = previous.number if previous is not None else count_rounds((await talk.read_parts(sent.turn))[0])
     return FoundResponse(sent.turn, number if is_asking else number + 1), sent
 
 
@@ -116,19 +116,19 @@ async def _session(request: _Request) -> tuple[Session, Alias | None]:
     if repeated is not None and (session_id := await aliases.find(repeated)) is not None:
         return await talk.repeated(session_id, request.image_id), None
     if request.previous is None and request.conversation is None:
-        history = _history(request, request.said.history)
-        session_id = None if history is None or not request.said.history else await aliases.take(history)
+        history = _history(request, request.input.history)
+        session_id = None if history is None or not request.input.history else await aliases.take(history)
         if session_id is None:
             return await _open(request, repeated), None
         if repeated is not None:
             await aliases.put(repeated, session_id, talk.vm.clock())
         return await talk.session(session_id), history
-    if request.said.history:
+    if request.input.history:
         raise InvalidInput("input of a conversation that exists is one message of the user, or results of tools")
     if request.previous is not None:
         if (
             request.previous.turn.outcome is None
-            and count_rounds((await talk.told(request.previous.turn))[0]) > request.previous.number
+            and count_rounds((await talk.read_parts(request.previous.turn))[0]) > request.previous.number
         ):
             raise InvalidInput("The previous response has been answered already; continue after the latest one")
         session = await go_on(talk, request.previous, request.image_id)
@@ -148,9 +148,9 @@ def _history(request: _Request, seeds: tuple[SeedMessage, ...]) -> Alias | None:
 
 
 async def _open(request: _Request, repeated: Alias | None) -> Session:
-    """Returns a new session. One that is not to be stored is marked before anything is said in it."""
+    """Returns a new session. One that is not to be stored is marked before it has messages."""
     talk, is_unstored = request.talk, request.body.store is False
-    session = await talk.open(request.image_id, repeated, seeds=request.said.history, archived=is_unstored)
+    session = await talk.open(request.image_id, repeated, seeds=request.input.history, archived=is_unstored)
     if is_unstored:
         await talk.mark_unstored(session)
     return session
@@ -158,14 +158,14 @@ async def _open(request: _Request, repeated: Alias | None) -> Session:
 
 async def _answer(request: _Request) -> FoundResponse:
     """Answers the calls that wait for the caller. The same answers again are the same response."""
-    talk, results, previous = request.talk, request.said.results, request.previous
+    talk, results, previous = request.talk, request.input.results, request.previous
     if previous is not None:
         turn = previous.turn
         waits = await client_waits(talk, session_id=turn.session_id, turn_id=turn.turn_id)
     else:
         session_id = None if request.conversation is None else request.conversation.session_id
         turn, waits = await find_waiting_turn(talk, results, session_id=session_id, container_id=request.container_id)
-    number = previous.number if previous is not None else count_rounds((await talk.told(turn))[0])
+    number = previous.number if previous is not None else count_rounds((await talk.read_parts(turn))[0])
     await answer_calls(talk, waits, results)
     return FoundResponse(await talk.turn(turn.turn_id), number + 1)
 
@@ -201,7 +201,7 @@ async def _end(request: _Request, stored: FoundResponse, events: ResponseEvents)
     with suppress(SessionNotFound, InputTooLarge):
         if response["status"] in ("completed", "incomplete"):
             output, _ = read_items(msgspec.convert(response["output"], tuple[InputItem, ...]))
-            history = _history(request, (*request.said.history, *request.said.last, *output))
+            history = _history(request, (*request.input.history, *request.input.last, *output))
             if history is not None:
                 await talk.aliases(request.container_id).put(history, session_id, talk.vm.clock())
         if events.ended is not None and not stored.about.store and await _is_only_turn(talk, stored.turn):

@@ -133,9 +133,11 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
     )
     call_messages = [message for message in own if isinstance(message, ToolCallMessage)]
     calls = [message.tool_call for message in call_messages]
-    at_provider = [one for one in call_messages if one.tool_call.by_provider and one.tool_call.id not in answered]
+    at_provider = [
+        message for message in call_messages if message.tool_call.by_provider and message.tool_call.id not in answered
+    ]
     alike = Counter((call.name, msgspec.json.encode(call.input, order="deterministic")) for call in calls)
-    (name, _), times = max(alike.items(), key=lambda one: one[1], default=(("", b""), 0))
+    (name, _), times = max(alike.items(), key=lambda count: count[1], default=(("", b""), 0))
     return Done(
         unanswered=unanswered,
         produced=max((int(number) for message in own if (number := message.id.rpartition("_")[2]).isdecimal()), default=0),
@@ -143,8 +145,8 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         most_repeated=(name, times),
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
         call_ids=frozenset(call.id for call in calls),
-        at_provider=tuple(one.tool_call for one in at_provider),
-        lost_at_provider=tuple(one.tool_call for one in at_provider if one.parent_id not in finished),
+        at_provider=tuple(message.tool_call for message in at_provider),
+        lost_at_provider=tuple(message.tool_call for message in at_provider if message.parent_id not in finished),
     )
 
 

@@ -30,7 +30,9 @@ class Quarantine:
 
     async def refresh(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Looks at a session that another node has set aside, or released."""
-        quarantined = {(tenant, one.session_id): one.quarantine or "" for tenant, one in await self._store.list_quarantined()}
+        quarantined = {
+            (tenant, session.session_id): session.quarantine or "" for tenant, session in await self._store.list_quarantined()
+        }
         self._reasons.pop((tenant_id, session_id), None)
         if (tenant_id, session_id) in quarantined:
             self._reasons[tenant_id, session_id] = quarantined[tenant_id, session_id]

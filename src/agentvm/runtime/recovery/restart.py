@@ -87,15 +87,15 @@ class Recovery:
         open_turns: dict[tuple[TenantId, SessionId], list[TurnId]] = {}
         for tenant_id, turn in unfinished:
             open_turns.setdefault((tenant_id, turn.session_id), []).append(turn.turn_id)
-        heads = await store.read_heads([(one.tenant_id, one.container_id, one.session_id) for one in orphans])
+        heads = await store.read_heads([(log.tenant_id, log.container_id, log.session_id) for log in orphans])
         logs = {
-            one.key: await journal.take_over(
-                SessionLog(one.tenant_id, one.container_id, one.session_id, heads[one.key]),
-                heads[one.key],
-                open_turns.get(one.key, ()),
+            log.key: await journal.take_over(
+                SessionLog(log.tenant_id, log.container_id, log.session_id, heads[log.key]),
+                heads[log.key],
+                open_turns.get(log.key, ()),
             )
-            for one in orphans
-            if one.key in heads
+            for log in orphans
+            if log.key in heads
         }
         turns = await self._resume(unfinished, left)
         busy = {(resumed.agent.tenant_id, resumed.agent.session_id) for resumed in turns}
@@ -182,7 +182,7 @@ class Recovery:
             return await self._ports.store.read_homes(some)
         except RecordUnreadable as error:
             if len(some) > 1:
-                return [home for one in some for home in await self._read_homes((one,))]
+                return [home for session in some for home in await self._read_homes((session,))]
             tenant_id, turn = some[0]
             reason = f"its image cannot be read ({error})"
             await self._ports.quarantine.put(tenant_id, turn.container_id, turn.session_id, reason)

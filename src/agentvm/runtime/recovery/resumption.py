@@ -96,7 +96,7 @@ async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acc
     """
     finish = settle_finished
     try:
-        await _look(ports, tenant_id, accepted)
+        await _restore_turn(ports, tenant_id, accepted)
     except StoreFailed:
         # It is not begun; but the calls that it was in were made, and its end is told with what they used.
         finish = _review_and_settle
@@ -116,7 +116,7 @@ async def _persist(accepted: Accepted, read: Callable[[], Awaitable[None]]) -> N
     await read()
 
 
-async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
+async def _restore_turn(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     left = accepted.left
     if left is None:
         return
@@ -154,7 +154,7 @@ async def _review(ports: Ports, tenant_id: TenantId, accepted: Accepted, left: T
     log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
     async with ports.taking_up:
         own = await _own_messages(ports, tenant_id, log, left)
-        events = await _told(ports, tenant_id, log, left)
+        events = await _recent_events(ports, tenant_id, log, left)
     done = progress.review(own, left.turn_id)
     accepted.cut, accepted.spent = progress.find_cut(events, left.turn_id), done.usage
     accepted.state = _with_partial(_with(accepted.state, done), progress.find_partial(events, left.turn_id))
@@ -192,7 +192,7 @@ async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: 
     return own
 
 
-async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
+async def _recent_events(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
     """Returns the last output of the model in the session, from its log and from events not in it yet."""
     live = ports.journal.find(tenant_id, left.session_id)
     # A copy: while the log is read, a commit may move the tail into it.

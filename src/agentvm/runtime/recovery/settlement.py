@@ -43,9 +43,9 @@ async def settle_finished(ports: Ports, tenant_id: TenantId, image: Image, accep
     entered = {entry.key for entry in bill.entries}
     cut = accepted.cut
     for call in await ports.store.accounts(tenant_id).asked.of_turn(accepted.state.turn_id):
-        heard, cut = (cut, None) if cut is not None and cut.call_id == call.call_id else (None, cut)
-        usage = call.unanswered if heard is None else _with_estimate(heard, call)
-        key = call.key if heard is None else call.call_id
+        partial, cut = (cut, None) if cut is not None and cut.call_id == call.call_id else (None, cut)
+        usage = call.unanswered if partial is None else _with_estimate(partial, call)
+        key = call.key if partial is None else call.call_id
         if key not in entered:
             await bill.admit(call.planned, force=True)
             bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
@@ -59,11 +59,11 @@ async def settle_finished(ports: Ports, tenant_id: TenantId, image: Image, accep
     bill.settled = True
 
 
-def _with_estimate(heard: Cut, call: SentCall) -> Usage:
+def _with_estimate(partial: Cut, call: SentCall) -> Usage:
     """A provider that had not reported its input tokens is assumed to have read the whole request."""
-    if heard.usage.total > heard.usage.output_tokens:
-        return heard.usage
-    return msgspec.structs.replace(heard.usage, input_tokens=call.input_tokens, estimated=True)
+    if partial.usage.total > partial.usage.output_tokens:
+        return partial.usage
+    return msgspec.structs.replace(partial.usage, input_tokens=call.input_tokens, estimated=True)
 
 
 async def settle_unfinished(store: Store, meter: Meter, clock: Clock, left: Sequence[SentCall]) -> None:

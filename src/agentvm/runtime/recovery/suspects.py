@@ -37,8 +37,8 @@ def next_group(waiting: Sequence[T], turn_of: Callable[[T], Turn]) -> list[T]:
     """
     if not waiting:
         return []
-    smallest = min(_alongside(turn_of(one)) for one in waiting)
-    alike = sorted((one for one in waiting if _alongside(turn_of(one)) == smallest), key=lambda one: _shuffled(turn_of(one)))
+    smallest = min(_alongside(turn_of(log)) for log in waiting)
+    alike = sorted((log for log in waiting if _alongside(turn_of(log)) == smallest), key=lambda log: _shuffled(turn_of(log)))
     if smallest != _UNKNOWN_MAX:
         return alike[: max(1, smallest // 2)]
     return alike if len(alike) > GROUP_MAX else alike[:1]

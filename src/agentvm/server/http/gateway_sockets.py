@@ -73,8 +73,8 @@ class GatewaySockets:
         wire.trust(principal.tenant_id)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         client = scope.get("client")
-        who = SocketCaller(principal, credential, client[0] if client else None)
-        opened = _OpenSocket(self._gate, socket, who, wire, Ask(body=NoBody(), path=path, headers=headers))
+        caller = SocketCaller(principal, credential, client[0] if client else None)
+        opened = _OpenSocket(self._gate, socket, caller, wire, Ask(body=NoBody(), path=path, headers=headers))
         with self._gate.vm.connected(principal):
             await opened.run(receive)
         return None
@@ -110,8 +110,8 @@ def _matched(template: str, segments: list[str]) -> dict[str, str] | None:
 class _OpenSocket:
     """One socket, and the stream of its client's subscriptions."""
 
-    def __init__(self, gate: HttpGate, socket: GatewaySocket, who: SocketCaller, wire: Wire, ask: Ask[Any]) -> None:
-        self._gate, self._socket, self._who, self._wire, self._ask = gate, socket, who, wire, ask
+    def __init__(self, gate: HttpGate, socket: GatewaySocket, caller: SocketCaller, wire: Wire, ask: Ask[Any]) -> None:
+        self._gate, self._socket, self._caller, self._wire, self._ask = gate, socket, caller, wire, ask
         self._state = socket.opened()
         self._telling: anyio.CancelScope | None = None
         self._answering = anyio.Lock()
@@ -128,7 +128,7 @@ class _OpenSocket:
                     if self._telling is not None:
                         self._telling.cancel()
                     self._telling = anyio.CancelScope()
-                    tasks.start_soon(self._tell, self._telling, tasks.cancel_scope)
+                    tasks.start_soon(self._send_stream, self._telling, tasks.cancel_scope)
             tasks.cancel_scope.cancel()
 
     async def _send(self, texts: Sequence[str]) -> bool:
@@ -141,7 +141,7 @@ class _OpenSocket:
 
     async def _answer(self, content: bytes) -> tuple[str, bool]:
         body: Lenient | None = None
-        talk, principal = self._talk(), self._who.principal
+        talk, principal = self._talk(), self._caller.principal
         with concerning(request_id=talk.request_id):
             try:
                 if not await self._is_allowed():
@@ -157,7 +157,7 @@ class _OpenSocket:
                 problem = GatewayProblem(status=status_of(error), is_unread=is_unread, **about)
                 return self._socket.refuse(body, problem), False
 
-    async def _tell(self, scope: anyio.CancelScope, socket: anyio.CancelScope) -> None:
+    async def _send_stream(self, scope: anyio.CancelScope, socket: anyio.CancelScope) -> None:
         """Sends the stream. A stream that ends closes the socket: its client then reconnects and subscribes again."""
 
         async def write(piece: bytes) -> None:
@@ -172,7 +172,7 @@ class _OpenSocket:
             if streamed is None:
                 return
             with suppress(OSError):
-                await self._gate.followers.run(streamed, self._who.principal.tenant_id, self._is_allowed, write)
+                await self._gate.followers.run(streamed, self._caller.principal.tenant_id, self._is_allowed, write)
         if not scope.cancel_called:
             with anyio.move_on_after(SEND_TIMEOUT_SECONDS), suppress(OSError):
                 await self._wire.send({"type": "websocket.close", "code": NORMAL_CODE, "reason": "the stream has ended"})
@@ -186,14 +186,16 @@ class _OpenSocket:
             return None
 
     def _talk(self) -> Talk:
-        return Talk(vm=self._gate.vm, principal=self._who.principal, request_id=request_id_of({}), address=self._who.address)
+        return Talk(
+            vm=self._gate.vm, principal=self._caller.principal, request_id=request_id_of({}), address=self._caller.address
+        )
 
     async def _is_allowed(self) -> bool:
         try:
-            now = await self._gate.vm.authenticate(self._who.credential)
+            now = await self._gate.vm.authenticate(self._caller.credential)
         except AgentVMError:
             return False
-        own = self._who.principal
+        own = self._caller.principal
         rights = (own.tenant_id, own.permissions, own.containers)
         return now is not None and (now.tenant_id, now.permissions, now.containers) == rights
 

@@ -120,8 +120,8 @@ def readable(names: Iterable[str]) -> dict[str, str]:
         page = re.fullmatch(r"Page_(\w+)_", last)
         base = re.sub(r"(?<=\w)(View|Record)$", "", page[1] if page else last)
         short = f"{base}Page" if page else re.sub(r"(?<=\w)Given$", "Request", base)
-        taken = (name_set - {name}) | set(plain.values())
-        plain[name] = next((candidate for candidate in (short, last) if candidate not in taken), name)
+        used = (name_set - {name}) | set(plain.values())
+        plain[name] = next((candidate for candidate in (short, last) if candidate not in used), name)
     return plain
 
 
@@ -233,13 +233,13 @@ def _public(schemas: _Schemas) -> Json:
     status, health, methods = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health, AuthMethods))
     busy: Json = {"description": "No new work is accepted", "headers": _REQUEST_ID, "content": status}
     page: Json = {"text/html": {"schema": {"type": "string"}}}
-    same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
+    unchanged: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
     return {
         "/health": read("server_health", "Check that the server is alive, and its version", health),
         "/ready": read("server_ready", "Check whether the server accepts new work", status, _503=busy),
-        "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
+        "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=unchanged),
         "/v1/auth/methods": read("server_auth_methods", "Show how callers sign in", methods),
-        "/docs": read("server_docs", "This document for people", page, _304=same),
+        "/docs": read("server_docs", "This document for people", page, _304=unchanged),
     }
 
 

@@ -57,7 +57,7 @@ HEAVY_CPU_SECONDS = 2.0
 HEAVY_WALL_SECONDS = 10.0
 REST_FACTOR = 2.0
 REST_MAX_SECONDS = 1.0
-ABOUT_SECONDS = 1.0
+ACTIVE_SECONDS = 1.0
 """A tenant is about when its last job came less than this long ago."""
 
 
@@ -296,9 +296,9 @@ class Lane(Generic[C]):
         """Under the lock: the next job that may run."""
         queues = (self._light, self._heavy)
         for queue in reversed(queues) if self._prefer_heavy else queues:
-            taken = queue.take(self._may_run)
-            if taken is not None:
-                tenant_id, job = taken
+            turn = queue.take(self._may_run)
+            if turn is not None:
+                tenant_id, job = turn
                 self._running[tenant_id] += 1
                 if queue is self._heavy:
                     self._running_heavy.add(tenant_id)
@@ -334,7 +334,7 @@ class Lane(Generic[C]):
         """Under the lock, from any thread: the tenant's next heavy job waits, unless no other tenant waits."""
         now = time.monotonic()
         others = (at for tenant_id, at in self._about.items() if tenant_id not in (job.tenant_id, None))
-        if self._stopping or not any(now - at < ABOUT_SECONDS for at in others):
+        if self._stopping or not any(now - at < ACTIVE_SECONDS for at in others):
             return
         seconds = min(REST_FACTOR * (now - job.begun), REST_MAX_SECONDS)
         self._resting.add(job.tenant_id)
@@ -361,8 +361,8 @@ class Lane(Generic[C]):
             if not self._alive:
                 self._closed = True
                 for queue in (self._light, self._heavy):
-                    while (taken := queue.take()) is not None:
-                        left.append(taken[1])
+                    while (queued := queue.take()) is not None:
+                        left.append(queued[1])
             else:
                 self._hand_out()
         self._deliver(unfinished)

@@ -43,12 +43,12 @@ _REWOUND = """
 SELECT coalesce(max(rewind_key), 0) FROM sessions JOIN rewinds USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
-_IMAGES_HERE = "SELECT image_id, container_id FROM images WHERE tenant_id = ? AND image_id IN ({marks})"
-_ITEMS_HERE = tuple(
+_EXISTING_IMAGES = "SELECT image_id, container_id FROM images WHERE tenant_id = ? AND image_id IN ({marks})"
+_EXISTING_ITEMS = tuple(
     f"SELECT container_id, {key} FROM {table} WHERE tenant_id = ? AND {key} IN ({items_of('?')})"
     for table, key in (("memories", "memory_id"), ("schedules", "schedule_id"), ("triggers", "trigger_id"))
 )
-_SESSION_HERE = """
+_EXISTING_SESSION = """
 SELECT s.container_id, s.image_id,
        (SELECT count(*) FROM messages AS m WHERE m.session_key = s.session_key),
        (SELECT count(*) FROM turns AS t WHERE t.session_key = s.session_key),
@@ -115,7 +115,7 @@ class Carrier(TenantScope):
             present: dict[str, ContainerId] = {}
             for at in range(0, len(names), IMAGES_MAX):
                 batch = names[at : at + IMAGES_MAX]
-                query = _IMAGES_HERE.format(marks=", ".join("?" * len(batch)))
+                query = _EXISTING_IMAGES.format(marks=", ".join("?" * len(batch)))
                 rows = connection.fetch(query, (self._tenant_id, *batch))
                 present.update((str(image_id), ContainerId(where)) for image_id, where in rows)
             return present
@@ -133,7 +133,7 @@ class Carrier(TenantScope):
     def _find(self, connection: Connection, names: Sequence[tuple[str, str | None]]) -> dict[str, ExistingSession]:
         present = {}
         for session_id, message_id in names:
-            for row in connection.fetch(_SESSION_HERE, (self._tenant_id, session_id, message_id)):
+            for row in connection.fetch(_EXISTING_SESSION, (self._tenant_id, session_id, message_id)):
                 where, image_id, messages, turns, last, deleted, rewound, reached = row
                 present[session_id] = ExistingSession(
                     where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached
@@ -148,7 +148,7 @@ class Carrier(TenantScope):
             present = set[tuple[str, str]]()
             for at in range(0, len(ordered), IMAGES_MAX):
                 ids = msgspec.json.encode([name for _, name in ordered[at : at + IMAGES_MAX]]).decode()
-                for query in _ITEMS_HERE:
+                for query in _EXISTING_ITEMS:
                     present.update((row[0], row[1]) for row in connection.fetch(query, (self._tenant_id, ids)))
             return frozenset(present.intersection(names))
 

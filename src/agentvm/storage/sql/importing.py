@@ -78,11 +78,11 @@ _EXTEND = """
 UPDATE arriving_messages SET first = CASE WHEN last < first THEN ?1 ELSE first END, last = ?2
 WHERE session_key = ?3 AND arrival_key = ?4
 """
-_SET_SAID = f"""
+_SET_SUMMARY = f"""
 SET last_message_at = {greater("coalesce(last_message_at, 0)", "?1")}, preview = coalesce(?2, preview)
 WHERE session_key = ?3 AND arrival_key = ?4
 """
-_SAID_IN_SESSION, _SAID_IN_RANGE = f"UPDATE sessions {_SET_SAID}", f"UPDATE arriving_messages {_SET_SAID}"
+_SUMMARIZE_SESSION, _SUMMARIZE_RANGE = f"UPDATE sessions {_SET_SUMMARY}", f"UPDATE arriving_messages {_SET_SUMMARY}"
 # A turn that a continued session has already stays as it is.
 _ADD_TURN = f"""
 INSERT INTO turns (session_key, arrival_key, {TURN.text}) VALUES (?, ?, {TURN.marks}) ON CONFLICT DO NOTHING
@@ -151,7 +151,7 @@ async def _publish(database: Database, tenant_id: TenantId, arrival: Arrival, no
     since."""
     key = arrival.arrival_key
 
-    def look(connection: Connection) -> tuple[int, int] | None:
+    def read_marks(connection: Connection) -> tuple[int, int] | None:
         with snapshot(connection):
             if not connection.fetch(_IS_CONTINUED, (key,)):
                 return None
@@ -159,7 +159,7 @@ async def _publish(database: Database, tenant_id: TenantId, arrival: Arrival, no
             messages, rewinds = connection.fetch(_MARKS)[0]
             return messages, rewinds
 
-    marks = await database.read(look, heavy=True)
+    marks = await database.read(read_marks, heavy=True)
 
     def check(connection: Connection) -> None:
         refuse_deleted(connection, tenant_id)
@@ -299,7 +299,7 @@ class _Import:
             session_key = place[0]
             if isinstance(item, Continued) and connection.fetch(_HAS_LATER, place):
                 _refuse([(session.session_id,)])
-            update = _SAID_IN_RANGE if isinstance(item, Continued) else _SAID_IN_SESSION
+            update = _SUMMARIZE_RANGE if isinstance(item, Continued) else _SUMMARIZE_SESSION
             entries = self._add(connection, session_key, session, prepared, extend=isinstance(item, Continued))
             if entries:
                 about = (max(entry.at for entry in entries), preview_of(entries))

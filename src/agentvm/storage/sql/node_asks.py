@@ -7,7 +7,7 @@ import msgspec
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW, numbers_of
 
-KEPT_MS = 120_000
+RETENTION_MS = 120_000
 """Unanswered or unread questions are deleted after this time."""
 
 _PUT = f"INSERT INTO node_asks (to_node, from_node, body, asked_at) VALUES (?, ?, ?, {DATABASE_NOW}) RETURNING ask_id"
@@ -53,4 +53,4 @@ class NodeQuestionStore:
         await self._database.write(lambda connection: connection.execute(_DROP, (number,)))
 
     async def drop_old(self) -> None:
-        await self._database.write(lambda connection: connection.execute(_DROP_OLD, (KEPT_MS,)))
+        await self._database.write(lambda connection: connection.execute(_DROP_OLD, (RETENTION_MS,)))

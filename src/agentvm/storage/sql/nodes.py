@@ -341,10 +341,10 @@ def take(connection: Connection, node_id: int, claims: Sequence[Claim]) -> None:
     if not new:
         return
     bases = (f"{tenant_id} {session_id} {claim.base}" for (tenant_id, session_id), claim in new.items())
-    taken = set(connection.fetch(_TAKE, (node_id, *_lists(new), _listed(bases))))
+    claimed = set(connection.fetch(_TAKE, (node_id, *_lists(new), _listed(bases))))
     moved: dict[str, int | None] = {}
     for key, claim in new.items():
-        if key not in taken:
+        if key not in claimed:
             for (runner,) in connection.fetch(_RUNNER, key):
                 moved[claim.session_id] = runner
         elif claim.closes is not None and connection.fetch(_CONTINUED, (*key, *claim.closes)):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.dialect import DATABASE_NOW
 
-KEPT_MS = 600_000
+RETENTION_MS = 600_000
 """Notices are dropped after this long: every node has read them, or was declared dead."""
 
 # By time, not by number: a smaller number may be committed later.
@@ -50,4 +50,4 @@ class NoticeStore:
 
     async def drop_old(self, limit: int = 500) -> bool:
         """Drops some of the notices that are too old; whether there may be more."""
-        return await self._database.write(lambda connection: connection.execute(_DROP_OLD, (KEPT_MS, limit))) == limit
+        return await self._database.write(lambda connection: connection.execute(_DROP_OLD, (RETENTION_MS, limit))) == limit

@@ -72,7 +72,7 @@ def _conversion(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]] 
     """How a value is read from a column and written to it; None for as it is."""
     if kind is bool:
         return bool, int
-    kinds = [each for each in get_args(kind) if each is not NoneType] if get_origin(kind) is UnionType else [kind]
+    kinds = [member for member in get_args(kind) if member is not NoneType] if get_origin(kind) is UnionType else [kind]
     if get_origin(kinds[0]) in (tuple, dict) or (isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct)):
         return _optional(msgspec.json.Decoder(kind).decode), _optional(_encode)
     return None

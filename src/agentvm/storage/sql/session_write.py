@@ -42,16 +42,16 @@ RETURNING session_key, image_id, deleted_at IS NOT NULL
 _SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 _SESSIONS = f"SELECT container_id, session_id FROM sessions WHERE tenant_id = ? AND session_id IN ({items_of('?')})"
 # What was said last is the latest that is stored, also when the clock was set back.
-_SET_SAID = f"""
+_SUMMARY_COLUMNS = f"""
     last_message_at = {greater("coalesce(last_message_at, 0)", "?1")}, preview = coalesce(?2, preview), answers = answers + ?3
 """
-_SAID = f"""
+_SET_SUMMARY = f"""
 UPDATE sessions
-SET {_SET_SAID} WHERE session_key = ?4
+SET {_SUMMARY_COLUMNS} WHERE session_key = ?4
 """
 # Both in one statement: each of them writes the row and its place in the lists anew.
-_TOUCH_AND_SAID = f"""
-UPDATE sessions SET updated_at = ?4, {_SET_SAID} WHERE tenant_id = ?5 AND container_id = ?6 AND session_id = ?7
+_TOUCH_AND_SUMMARY = f"""
+UPDATE sessions SET updated_at = ?4, {_SUMMARY_COLUMNS} WHERE tenant_id = ?5 AND container_id = ?6 AND session_id = ?7
 RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
@@ -178,7 +178,7 @@ class PreparedWrite:
             self(connection)
             return
         summary = (*summary_of([body.entry for body in self.bodies]), self.write.now)
-        self._add(connection, self._touch(connection, _TOUCH_AND_SAID, summary), certain=True)
+        self._add(connection, self._touch(connection, _TOUCH_AND_SUMMARY, summary), certain=True)
         self._settle(connection)
 
     def _settle(self, connection: Connection) -> None:
@@ -208,7 +208,7 @@ class PreparedWrite:
             scope = (write.tenant_id, write.container_id)
             entries = [entry for _, entry in add_messages(connection, session_key, scope, self.bodies)]
             if not certain and entries:
-                connection.execute(_SAID, (*summary_of(entries), session_key))
+                connection.execute(_SET_SUMMARY, (*summary_of(entries), session_key))
             elif certain and len(entries) < len(self.bodies):
                 raise RepeatedMessage
         for turn, row in self.turns:

@@ -171,8 +171,8 @@ def write_waits(changes: Sequence[WaitChange]) -> Callable[[Connection, Any], No
 
 def _blob_of(change: WaitChange) -> object:
     if isinstance(change, ToolWait):
-        same = msgspec.structs.replace(change, asked=_SAME) if change.asked == change.fingerprint else change
-        return {name: value for name, value in msgspec.to_builtins(same).items() if name not in _IN_ROW}
+        marked = msgspec.structs.replace(change, asked=_SAME) if change.asked == change.fingerprint else change
+        return {name: value for name, value in msgspec.to_builtins(marked).items() if name not in _IN_ROW}
     return change.answer if isinstance(change, AnsweredWait) else change
 
 

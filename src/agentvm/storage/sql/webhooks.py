@@ -61,7 +61,7 @@ _DELIVERIES = f"""
 SELECT d.delivery_key, {_OF_DELIVERY} FROM webhook_deliveries AS d JOIN webhooks AS w USING (webhook_key)
 WHERE w.tenant_id = ? AND w.webhook_id = ? AND d.delivery_key < ? ORDER BY d.delivery_key DESC LIMIT ?
 """
-_AGAIN = """
+_RESEND = """
 UPDATE webhook_deliveries SET next_at = ?1, attempts = 0, delivered_at = NULL
 WHERE delivery_key = ?2 AND webhook_key IN (SELECT webhook_key FROM webhooks WHERE tenant_id = ?3 AND webhook_id = ?4)
 """
@@ -171,7 +171,7 @@ class WebhookStore(TenantScope):
         """Makes a delivery pending again, to be tried at that time; None when there is no such delivery."""
 
         def write(connection: Connection) -> DueDelivery | None:
-            if not connection.execute(_AGAIN, (next_at, number, self._tenant_id, webhook_id)):
+            if not connection.execute(_RESEND, (next_at, number, self._tenant_id, webhook_id)):
                 return None
             return _due(connection.fetch(_ONE, (self._tenant_id, number))[0])
 
@@ -209,13 +209,13 @@ class DueDeliveries(Scope):
 
     async def finish(self, due: DueDelivery, attempted: Attempted, entry: AuditEntry | None) -> None:
         """Stores the result of an attempt; with `disable` the webhook is disabled, and `entry` is in the audit log."""
-        taken = attempted.error is None
+        was_delivered = attempted.error is None
 
         def write(connection: Connection) -> None:
             about = (attempted.at, attempted.status, attempted.error, attempted.next_at)
-            delivered = attempted.at if taken else None
+            delivered = attempted.at if was_delivered else None
             connection.execute(_ATTEMPTED, (*about, delivered, due.delivery.number))
-            if taken:
+            if was_delivered:
                 connection.execute(_SUCCEEDS, (due.webhook_key,))
                 return
             connection.execute(_FAILS, (attempted.at, due.webhook_key))

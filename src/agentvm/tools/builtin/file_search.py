@@ -53,7 +53,7 @@ class FileSearch:
     def is_full(self) -> bool:
         return len(self._lines) >= MATCHES_MAX
 
-    def look(self, path: str, body: bytes) -> None:
+    def search(self, path: str, body: bytes) -> None:
         """Searches a file, unless it is no text."""
         if b"\0" in body:
             return

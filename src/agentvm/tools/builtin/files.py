@@ -185,7 +185,7 @@ async def _search_files(files: ReadableFiles, input: Mapping[str, object], owner
             search.cut_off = True
             break
         body = await files.read(file.path)
-        await go_through(owner, len(body), partial(search.look, file.path, body))
+        await go_through(owner, len(body), partial(search.search, file.path, body))
     return search.shown()
 
 

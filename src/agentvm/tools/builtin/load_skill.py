@@ -34,7 +34,7 @@ class LoadSkill(TraitsOfTool):
             return text_result(part.text)
         result: dict[str, object] = {"skill": part.text}
         if part.files:
-            result["files"] = [{"path": one, "bytes": size} for one, size in part.files.items()]
+            result["files"] = [{"path": path, "bytes": size} for path, size in part.files.items()]
             result["folder"] = f"/skills/{input['name']}"
         if part.allowed_tools is not None:
             result["onlyTools"] = list(part.allowed_tools)

@@ -31,7 +31,7 @@ async def _remember(memory: CallMemory, input: Mapping[str, object]) -> object:
     text = " ".join(plain_text(str(input["text"])).split())
     if not text:
         raise ToolFailed("The text is empty.")
-    existing = next((one for one in await memory.list() if one.text == text), None)
+    existing = next((note for note in await memory.list() if note.text == text), None)
     stored = existing or await memory.remember(text)
     if stored.proposed:
         return {"id": stored.memory_id, "proposed": True, "note": "The user has to keep it, since text of strangers was read."}
@@ -40,7 +40,7 @@ async def _remember(memory: CallMemory, input: Mapping[str, object]) -> object:
 
 async def _forget(memory: CallMemory, input: Mapping[str, object]) -> object:
     if not await memory.forget(MemoryId(str(input["id"]))):
-        some = ", ".join(f"{one.memory_id} ({one.text[:40]})" for one in (await memory.list())[:20]) or "none"
+        some = ", ".join(f"{note.memory_id} ({note.text[:40]})" for note in (await memory.list())[:20]) or "none"
         raise ToolFailed(f"There is no memory {input['id']}. There are: {some}")
     return {"forgotten": input["id"]}
 

@@ -138,7 +138,7 @@ class RunCode:
             limits=limits_of(self.sandbox.limits, own),
             network=self.sandbox.hosts,
             functions={} if others is None else {spec.name: tuple(_parameters(spec)) for spec in others.tools},
-            known=() if others is None else tuple(others.known),
+            known=() if others is None else tuple(others.known_answers),
             key=context.key,
             keep=context.session if self.sandbox.persistent else "",
         )

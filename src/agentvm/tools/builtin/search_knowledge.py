@@ -39,14 +39,14 @@ class SearchKnowledge(TraitsOfTool):
         passages = [
             {
                 "n": number,
-                "cite": one.cite,
-                **({} if one.title is None else {"title": one.title}),
-                **({} if one.heading is None else {"heading": one.heading}),
-                "text": one.text,
+                "cite": passage.cite,
+                **({} if passage.title is None else {"title": passage.title}),
+                **({} if passage.heading is None else {"heading": passage.heading}),
+                "text": passage.text,
             }
-            for number, one in enumerate(hits.passages, start=hits.first)
+            for number, passage in enumerate(hits.passages, start=hits.first)
         ]
-        unread = [f"{one.document}: {one.problem}" for one in hits.problems[:UNREAD_MAX]]
+        unread = [f"{problem.document}: {problem.problem}" for problem in hits.problems[:UNREAD_MAX]]
         if len(hits.problems) > UNREAD_MAX:
             unread.append(f"and {len(hits.problems) - UNREAD_MAX} documents more")
         result: dict[str, object] = {"passages": passages}

@@ -24,7 +24,7 @@ from agentvm.errors import AgentVMError, ToolFailed, from_code, shorten
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.log import get_logger
 from agentvm.tools.base import (
-    HELD_SECONDS,
+    ANSWER_TIMEOUT_SECONDS,
     CallContext,
     CallProgress,
     ConsentRequired,
@@ -51,9 +51,9 @@ ABANDONED_MAX = 3
 """Requests in a row that a server may leave unanswered before it is replaced."""
 KEY_META = "agentvm/key"
 _PAGES_MAX = 20
-_AGAIN_MAX = 5
+_RETRIES_MAX = 5
 """Times that a server may ask to be called again without a question."""
-_CAUSE_SECONDS = 1.0
+_STDERR_TIMEOUT_SECONDS = 1.0
 _MESSAGE_MAX = 500
 
 _CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -130,7 +130,7 @@ class McpConnection:
             cache=None,
             client_info=types.Implementation(name="agentvm", version=VERSION),
             elicitation_callback=self._elicit,
-            message_handler=self._hear,
+            message_handler=self._receive,
         )
         try:
             with self._scope:
@@ -199,7 +199,7 @@ class McpConnection:
             self._headers_known = True
         try:
             outcome = await self._send(tool, input, context, keyed, context.resumption)
-            for _ in range(_AGAIN_MAX):
+            for _ in range(_RETRIES_MAX):
                 if not isinstance(outcome, InputRequired) or outcome.questions:
                     return outcome
                 # The server wants to be called again with its state, and asks nobody anything.
@@ -216,7 +216,7 @@ class McpConnection:
     async def _send(
         self, tool: str, input: Mapping[str, object], context: CallContext, keyed: bool, resumption: Resumption | None
     ) -> Outcome:
-        async def heard(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             context.progress(
                 CallProgress(progress=progress, total=total, message=message and plain_text(message)[:_MESSAGE_MAX])
             )
@@ -232,7 +232,7 @@ class McpConnection:
         self._calls[number] = context
         try:
             with self._answered():
-                result = await self._open_session().send_request(request, _CALLED, progress_callback=heard)
+                result = await self._open_session().send_request(request, _CALLED, progress_callback=on_progress)
         except ValueError:
             raise ToolFailed(f"{self.name} answers in a form that is not MCP") from None
         finally:
@@ -266,7 +266,7 @@ class McpConnection:
         # Servers use the same number for errors of their own.
         if (error.code, error.message) != (types.CONNECTION_CLOSED, "Connection closed"):
             return ToolFailed(f"{self.name} refused the call: {shorten(plain_text(error.message))}")
-        with anyio.move_on_after(_CAUSE_SECONDS):
+        with anyio.move_on_after(_STDERR_TIMEOUT_SECONDS):
             await self.ended.wait()
         return self.ending()
 
@@ -288,7 +288,7 @@ class McpConnection:
         # Of several calls it is not known whose question this is, and the answer may be private.
         if not self._shared and len(self._calls) == 1:
             (call,) = self._calls.values()
-            with anyio.move_on_after(HELD_SECONDS):
+            with anyio.move_on_after(ANSWER_TIMEOUT_SECONDS):
                 try:
                     answer = await call.ask(question(params))
                 except ToolFailed:
@@ -296,7 +296,7 @@ class McpConnection:
                 return types.ElicitResult(action=answer.action, content=answer.content)
         return types.ElicitResult(action="decline")
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _receive(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._on_list_changed()
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 LIST_MIN_SECONDS = 60.0
 LIST_MAX_SECONDS = 3_600.0
-LIST_AGAIN_SECONDS = 5.0
+LIST_RETRY_SECONDS = 5.0
 """The soonest that a list is read again when the server says that it has changed."""
 LISTS_MAX = 1_000
 
@@ -204,7 +204,7 @@ class McpServers:
     async def list_tools(self, entry: McpEntry, caller: Caller) -> Listing:
         """Returns the tools that a server offers to a caller now: for publishing, and for pinning."""
         async with self.lease(entry, caller) as connection:
-            return await self.listing(connection, entry, caller, max_age_seconds=LIST_AGAIN_SECONDS)
+            return await self.listing(connection, entry, caller, max_age_seconds=LIST_RETRY_SECONDS)
 
     async def listing(
         self, connection: "McpConnection", entry: McpEntry, caller: Caller, *, max_age_seconds: float = LIST_MAX_SECONDS
@@ -238,7 +238,7 @@ class McpServers:
     def _changed(self, server: str) -> None:
         def hasten(key: tuple[str, object], read: _Read) -> bool:
             if key[0] == server:
-                read.fresh_until = min(read.fresh_until, read.read_at + LIST_AGAIN_SECONDS)
+                read.fresh_until = min(read.fresh_until, read.read_at + LIST_RETRY_SECONDS)
             return False
 
         self._lists.drop_if(hasten)

@@ -20,8 +20,8 @@ from agentvm.storage.engine import DATABASE, copy_to_postgres, lock_data_dir, op
 from agentvm.storage.engines.postgres import copying
 from agentvm.storage.engines.postgres.connection import PostgresConnection, connect
 from agentvm.storage.engines.postgres.database import open_database
+from agentvm.storage.engines.postgres.database_locks import connect_writer
 from agentvm.storage.engines.postgres.opening import open_store as open_postgres
-from agentvm.storage.engines.postgres.using import connect_writer
 from agentvm.storage.sql.store import Store
 
 SOME = CHECKS if os.environ.get("AVM_COPY_ALL") else CHECKS[3::24]
@@ -109,7 +109,7 @@ async def test_a_target_with_data_a_used_source_and_a_missing_one_are_refused(da
 async def test_a_database_that_a_server_uses_is_refused(
     data_dir: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentvm.storage.engines.postgres.using.LOCK_SECONDS", 0)
+    monkeypatch.setattr("agentvm.storage.engines.postgres.database_locks.LOCK_SECONDS", 0)
     with connect_writer(database_url), pytest.raises(DataDirInUse, match="another AgentVM"):
         await copy(data_dir, database_url)
 

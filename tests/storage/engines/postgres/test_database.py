@@ -12,7 +12,7 @@ from agentvm.errors.bounds import QueryTimeout
 from agentvm.storage.engines.postgres import database as module
 from agentvm.storage.engines.postgres.connection import PostgresConnection, Raw, connect
 from agentvm.storage.engines.postgres.database import PostgresDatabase, Work, open_database
-from agentvm.storage.engines.postgres.using import connect_writer
+from agentvm.storage.engines.postgres.database_locks import connect_writer
 
 ADD = "INSERT INTO snapshots (digest, body) VALUES (?, ?)"
 DIGESTS = "SELECT digest FROM snapshots ORDER BY digest"

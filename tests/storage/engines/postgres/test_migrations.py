@@ -13,9 +13,9 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.storage.engines.postgres import migrations
 from agentvm.storage.engines.postgres.checks import explained
 from agentvm.storage.engines.postgres.connection import Raw, connect
+from agentvm.storage.engines.postgres.database_locks import USING_CODE, connect_node
 from agentvm.storage.engines.postgres.migrations import Migrations, load_migrations, migrate, oldest_compatible
 from agentvm.storage.engines.postgres.opening import open_shared_store
-from agentvm.storage.engines.postgres.using import USING_CODE, connect_node
 from agentvm.storage.engines.sqlite import migrations as sqlite_migrations
 
 # The search index of each engine, and tables of the engines themselves.
@@ -129,7 +129,7 @@ def test_a_migration_does_not_keep_others_waiting_behind_a_long_read(
 ) -> None:
     monkeypatch.setattr(migrations, "TABLE_LOCK_MS", 10)
     monkeypatch.setattr(migrations, "TRIES_MAX", 3)
-    monkeypatch.setattr(migrations, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(migrations, "RETRY_INTERVAL_SECONDS", 0)
     with connect(database_url) as reading:
         reading.execute("BEGIN")
         reading.execute("SELECT count(*) FROM sessions")

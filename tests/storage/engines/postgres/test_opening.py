@@ -12,7 +12,7 @@ from agentvm.config import SystemSettings
 from agentvm.drivers.scripted import echo
 from agentvm.errors import ConfigInvalid, DataDirInUse
 from agentvm.model.secret import Secret
-from agentvm.storage.engines.postgres import using
+from agentvm.storage.engines.postgres import database_locks
 from agentvm.storage.engines.postgres.opening import open_store
 
 DRIVERS = {"scripted": ScriptedDriver(echo)}
@@ -25,7 +25,7 @@ def configured(url: str, data_dir: Path) -> ServerConfig:
 async def test_a_server_on_postgresql_goes_on_where_it_was(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(using, "LOCK_SECONDS", 0)
+    monkeypatch.setattr(database_locks, "LOCK_SECONDS", 0)
     config = configured(database_url, tmp_path / "data")
     with anyio.fail_after(60):
         async with start_server(config, drivers=DRIVERS) as server, client(server.ws_url) as one:

@@ -7,7 +7,7 @@ from tests.conformance.store import ACME
 from agentvm.errors import Conflict
 from agentvm.model.channel import ChannelId, ChannelMessage, ChatChannel
 from agentvm.model.ids import ContainerId, KeyId, TenantId
-from agentvm.storage.sql.accounts.channels import KEPT_MS
+from agentvm.storage.sql.accounts.channels import RETENTION_MS
 from agentvm.storage.sql.store import Store
 
 
@@ -49,5 +49,5 @@ async def test_a_message_is_heard_once_until_it_is_forgotten(store: Store) -> No
     await own.save(replace(first, body=None, done_at=5))
     assert [each.message_key for each in await own.pending(ChannelId("chn_a"), 9)] == ["m2"]
     assert await own.receive(message("m1", at=6), 9) is False
-    assert await own.receive(message("m9", at=KEPT_MS + 6), 9) is True
-    assert await own.receive(message("m1", at=KEPT_MS + 7), 9) is True
+    assert await own.receive(message("m9", at=RETENTION_MS + 6), 9) is True
+    assert await own.receive(message("m1", at=RETENTION_MS + 7), 9) is True

@@ -48,14 +48,14 @@ FROM pg_constraint AS k JOIN pg_class AS from_table ON from_table.oid = k.conrel
 JOIN pg_class AS to_table ON to_table.oid = k.confrelid
 WHERE k.contype = 'f' AND NOT k.condeferrable AND from_table.relnamespace = current_schema()::regnamespace
 """
-_MADE_AGAIN = ("knowledge_indexes", "knowledge_chunks", "knowledge_reads", "knowledge_signs")
+_REBUILT = ("knowledge_indexes", "knowledge_chunks", "knowledge_reads", "knowledge_signs")
 """Tables that are not copied: the first search in a knowledge base makes its index again."""
 _OWN = {
     "agentvm_schema", "agentvm_server_key", "agentvm_commits", "message_words", "resource_texts", "knowledge_words",
-    *_MADE_AGAIN,
+    *_REBUILT,
 }  # fmt: skip
 """Tables that only PostgreSQL has, and those that are made again."""
-_THEIRS = ("sqlite_", "message_fts", "resource_fts", "knowledge_fts", *_MADE_AGAIN)
+_THEIRS = ("sqlite_", "message_fts", "resource_fts", "knowledge_fts", *_REBUILT)
 
 _INDEXED = """
 SELECT m.position, m.body, s.tenant_id, s.container_id
@@ -166,20 +166,20 @@ def _copy_all(sqlite: apsw.Connection, raw: Raw, tables: Sequence[_Table], progr
     _set_triggers(raw, tables, "DISABLE")
     total = sum(_first(sqlite, f'SELECT count(*) FROM "{table.name}"') for table in tables)
 
-    def told(step: str, before: int) -> Callable[[int], None]:
+    def progress_of(step: str, before: int) -> Callable[[int], None]:
         return lambda rows: progress(step, before + rows, total)
 
     read: list[CopiedTable] = []
     done = 0
     for table in tables:
-        read.append(_copy(sqlite, raw, table, told("Copying", done)))
+        read.append(_copy(sqlite, raw, table, progress_of("Copying", done)))
         _continue_numbers(sqlite, raw, table)
         done += read[-1].rows
     raw.execute("SET CONSTRAINTS ALL IMMEDIATE")
     _set_triggers(raw, tables, "ENABLE")
     done = 0
     for table, there in zip(tables, read, strict=True):
-        here = _read_back(raw, table, told("Comparing", done))
+        here = _read_back(raw, table, progress_of("Comparing", done))
         if here != there:
             raise StoreFailed(
                 f"Nothing was copied: the table {table.name} has {there.rows} rows in SQLite and {here.rows} in PostgreSQL, "

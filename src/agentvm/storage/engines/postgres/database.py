@@ -45,9 +45,14 @@ from agentvm.storage.engines.postgres.connection import (
     ReadingConnection,
     connect,
 )
-from agentvm.storage.engines.postgres.failing import fail, roll_back, roll_back_open
+from agentvm.storage.engines.postgres.database_locks import (
+    RETRY_INTERVAL_SECONDS,
+    connect_node,
+    connect_waiting,
+    connect_writer,
+)
+from agentvm.storage.engines.postgres.failures import fail, roll_back, roll_back_open
 from agentvm.storage.engines.postgres.migrations import load_migrations, migrate, require_known
-from agentvm.storage.engines.postgres.using import PAUSE_SECONDS, connect_node, connect_waiting, connect_writer
 from agentvm.storage.sql.connection import Scrubbed
 from agentvm.storage.sql.nodes import register
 
@@ -61,8 +66,8 @@ LaneJob = lane.LaneJob[PostgresConnection, T]
 CAPACITY_MAX = 1024
 READERS_MAX = 4
 OUTAGE_SECONDS = 30.0
-AGAIN_SECONDS = 0.000_5
-AGAIN_MAX_SECONDS = 0.1
+RETRY_SECONDS = 0.000_5
+RETRY_MAX_SECONDS = 0.1
 """The pause before a contradicted transaction is run again, at most: it doubles each time up to the second of these."""
 LIGHT_SECONDS = 30.0
 
@@ -82,7 +87,7 @@ _MARK = "SELECT mark FROM agentvm_commits WHERE writer = $1"
 _DROP_MARKS = "DELETE FROM agentvm_commits WHERE writer <> 0 AND abs(writer) NOT IN (SELECT node_id FROM nodes)"
 _UNKNOWN = "It is not known whether this was stored: the connection was lost during the commit, and the server stops"
 _LOST = (errors.OperationalError, errors.InterfaceError)
-_AGAIN = (errors.SerializationFailure, errors.DeadlockDetected)
+_RETRIED = (errors.SerializationFailure, errors.DeadlockDetected)
 # What a job can raise by its own fault. Anything else is a bug in this package; it ends the thread and fails whoever waits.
 _JOB_ERRORS = (psycopg.Error, StatementEnded, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
 
@@ -162,13 +167,13 @@ async def _open_lanes(
     connections = await anyio.to_thread.run_sync(_connect, url, readers, shared)
     writing, reading = Batches(url, shared), Reads(url)
     writer = Lane(writing.serve, connections[:1], name="postgres-writer", batch=capacity, capacity=capacity, reads=False)
-    beside = Lane(reading.serve, connections[1:], name="postgres-reader", batch=1, capacity=capacity, reads=True)
+    reading_lane = Lane(reading.serve, connections[1:], name="postgres-reader", batch=1, capacity=capacity, reads=True)
     try:
-        yield PostgresDatabase(writer, beside), writing
+        yield PostgresDatabase(writer, reading_lane), writing
     finally:
         writer.refuse()
         writing.closing.set()
-        await beside.aclose()
+        await reading_lane.aclose()
         await writer.aclose()
 
 
@@ -189,17 +194,17 @@ class Batches:
         self._fence, self.writer = _FENCE.format(node_id=int(node_id)), node_id
 
     def serve(self, connection: PostgresConnection, jobs: Iterable[LaneJob[object]]) -> None:
-        taken = list(jobs)
+        pending = list(jobs)
         try:
-            self._commit(connection, taken)
+            self._commit(connection, pending)
         except (psycopg.Error, AgentVMError) as error:
-            for job in taken:
+            for job in pending:
                 if job.error is None:
                     fail(job, "The database failed and nothing was stored", error)
 
-    def _commit(self, connection: PostgresConnection, taken: list[LaneJob[object]]) -> None:
+    def _commit(self, connection: PostgresConnection, pending: list[LaneJob[object]]) -> None:
         until = time.monotonic() + OUTAGE_SECONDS
-        pause = AGAIN_SECONDS
+        pause = RETRY_SECONDS
         while True:
             committing = None
             self._mark += 1
@@ -210,20 +215,20 @@ class Batches:
                 cursor.nextset()
                 if cursor.description is not None and cursor.fetchall() != [("up",)]:
                     raise NodeFenced(FENCED)
-                for place, job in enumerate(taken):
+                for place, job in enumerate(pending):
                     if place:
                         connection.raw.execute(_NEXT)
                     _run_in_savepoint(connection, job)
                 committing = number
                 connection.raw.execute("COMMIT")
                 return
-            except _AGAIN:
+            except _RETRIED:
                 connection.raw.execute("ROLLBACK")
                 if time.monotonic() >= until:
                     raise
                 # Of random length: two that contradict each other would meet again.
                 time.sleep(random.uniform(0, pause))
-                pause = min(2 * pause, AGAIN_MAX_SECONDS)
+                pause = min(2 * pause, RETRY_MAX_SECONDS)
             except _LOST:
                 if not connection.raw.closed:
                     roll_back(connection.raw)
@@ -254,7 +259,7 @@ class Batches:
                 # The server may hold the lock for the lost connection until it has noticed.
                 if time.monotonic() >= until:
                     raise
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(RETRY_INTERVAL_SECONDS)
 
     def _was_committed(self, number: str, until: float) -> bool:
         """The fate of a transaction whose connection was lost during COMMIT, once it is known."""
@@ -274,14 +279,14 @@ class Batches:
                 is_logged = True
             if self.closing.is_set() and time.monotonic() >= until:
                 raise StoreFailed(_UNKNOWN)
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(RETRY_INTERVAL_SECONDS)
 
 
 def _run_in_savepoint(connection: PostgresConnection, job: LaneJob[object]) -> None:
     """Runs the job in the savepoint that was set for it; the savepoint stays."""
     try:
         job.result, job.error = job.work(connection), None
-    except (*_AGAIN, errors.ReadOnlySqlTransaction):
+    except (*_RETRIED, errors.ReadOnlySqlTransaction):
         # Of the whole batch.
         raise
     except _JOB_ERRORS as error:
@@ -337,7 +342,7 @@ class Reads:
                 # Another server may be about to take over.
                 if time.monotonic() >= until:
                     raise
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(RETRY_INTERVAL_SECONDS)
 
 
 def connect_reader(url: str) -> Raw:

@@ -20,7 +20,7 @@ from psycopg import errors
 
 from agentvm.errors import DataDirInUse, MigrationUnknown
 from agentvm.storage.engines.postgres.connection import Raw
-from agentvm.storage.engines.postgres.using import UNKNOWING
+from agentvm.storage.engines.postgres.database_locks import OUTDATED_NODES
 
 Migrations = tuple[tuple[int, str], ...]
 """The number and the SQL of every migration, in order."""
@@ -34,7 +34,7 @@ _VERSION = "SELECT coalesce(max(version), 0), coalesce(max(coalesce(oldest, vers
 _SET_VERSION = "INSERT INTO agentvm_schema (version, oldest) VALUES ($1, $2)"
 TABLE_LOCK_MS = 1000
 """A table is waited for no longer at a time: requests of other nodes wait behind."""
-PAUSE_SECONDS = 0.5
+RETRY_INTERVAL_SECONDS = 0.5
 TRIES_MAX = 60
 _BESIDE = re.compile(r"^-- beside: (\d+)$", re.MULTILINE)
 
@@ -85,7 +85,7 @@ def migrate(raw: Raw, migrations: Migrations) -> None:
                 tries += 1
                 if tries == TRIES_MAX:
                     raise
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(RETRY_INTERVAL_SECONDS)
 
 
 def _apply(raw: Raw, number: int, script: str, newest: int) -> None:
@@ -102,7 +102,7 @@ def _apply(raw: Raw, number: int, script: str, newest: int) -> None:
 
 
 def _require_no_older_node(raw: Raw, oldest: int) -> None:
-    if raw.execute(UNKNOWING, (oldest,)).fetchall():
+    if raw.execute(OUTDATED_NODES, (oldest,)).fetchall():
         nodes = raw.execute(_NODES_UP).fetchall()[0][0]
         raise DataDirInUse(
             f"Nodes of an earlier release are up ({nodes}) that cannot continue with the database as this release changes it. "

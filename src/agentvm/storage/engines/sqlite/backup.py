@@ -88,7 +88,7 @@ class BackupResult:
     size: int
 
 
-def silent(what: str, done: int, of: int) -> None:
+def silent(step: str, done: int, of: int) -> None:
     """Ignores progress."""
 
 
@@ -118,7 +118,7 @@ def make_backup(
             aside = Path(folder)
             at, schema = copy_database(database, aside / DATABASE, clock, progress)
             packed = aside / "packed"
-            sources = {DATABASE: aside / DATABASE} | (_kept(data_dir) if with_key else {})
+            sources = {DATABASE: aside / DATABASE} | (_server_files(data_dir) if with_key else {})
             parts = _pack(packed, sources, at, schema, seal_key, progress)
             _publish(packed, target, force=force)
             sync_directory(target.parent)
@@ -127,7 +127,7 @@ def make_backup(
         raise StoreFailed(f"The backup {target} cannot be created: {error}. Nothing was left there") from error
 
 
-def _kept(data_dir: Path) -> dict[str, Path]:
+def _server_files(data_dir: Path) -> dict[str, Path]:
     """The server's own files that exist."""
     return {name: data_dir / name for name in (SERVER_KEY, CONFIG) if (data_dir / name).is_file()}
 

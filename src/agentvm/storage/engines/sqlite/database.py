@@ -124,13 +124,13 @@ async def open_database(
         finally:
             await writer.aclose()
         return
-    beside = Lane(read_one, connections[1:], name="sqlite-reader", batch=1, capacity=capacity, reads=True)
+    reading_lane = Lane(read_one, connections[1:], name="sqlite-reader", batch=1, capacity=capacity, reads=True)
     try:
-        yield SqliteDatabase(writer, beside)
+        yield SqliteDatabase(writer, reading_lane)
     finally:
         writer.refuse()
         # Readers first: the connection that closes last folds the write-ahead log into the file.
-        await beside.aclose()
+        await reading_lane.aclose()
         await writer.aclose()
 
 
@@ -162,25 +162,25 @@ def _together(jobs: Iterable[LaneJob[object]], apart: list[LaneJob[object]]) -> 
 
 
 def _commit(connection: SqliteConnection, jobs: Iterable[LaneJob[object]]) -> None:
-    coming, taken, is_durable = iter(jobs), list[LaneJob[object]](), True
+    coming, pending, is_durable = iter(jobs), list[LaneJob[object]](), True
     try:
         while is_durable and (job := next(coming, None)) is not None:
-            taken.append(job)
-            if len(taken) > 1:
+            pending.append(job)
+            if len(pending) > 1:
                 is_durable = _run_in_savepoint(connection, job)
             elif not _run_first(connection, job):
-                taken.clear()
-        if is_durable and taken:
+                pending.clear()
+        if is_durable and pending:
             connection.raw.execute("COMMIT")
     except apsw.Error as error:
         _roll_back(connection)
-        for job in (*taken, *coming):
+        for job in (*pending, *coming):
             if job.error is None:
                 job.fail("The database failed and nothing was stored", error)
         return
     if not is_durable:
         # The last of them has failed, perhaps only because it was too much together with the others.
-        for job in (*taken, *coming):
+        for job in (*pending, *coming):
             _commit(connection, (job,))
 
 

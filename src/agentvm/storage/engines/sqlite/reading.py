@@ -97,14 +97,14 @@ def read_file(path: Path) -> tuple[Change, ...]:
         connection.close()
 
 
-def _beside(path: Path, ending: str) -> Path:
+def _companion(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
 def _has_log(path: Path) -> bool:
     """Whether the write-ahead log has frames, or may have some: a running server has one."""
-    log = _beside(path, "-wal")
-    return log.is_file() and (log.stat().st_size > 0 or _beside(path, "-shm").is_file())
+    log = _companion(path, "-wal")
+    return log.is_file() and (log.stat().st_size > 0 or _companion(path, "-shm").is_file())
 
 
 @asynccontextmanager
@@ -114,7 +114,7 @@ async def _opened(path: Path, how: str) -> AsyncGenerator[ReadStore]:
 
 
 def _connect(path: Path, how: str) -> apsw.Connection:
-    if how != "immutable=1" and not _beside(path, "-shm").is_file():
+    if how != "immutable=1" and not _companion(path, "-shm").is_file():
         raise StoreFailed(
             f"{path} has a write-ahead log without its index ({path.name}-shm), as a copy of files has; "
             "start the server on it once, or look into a backup"

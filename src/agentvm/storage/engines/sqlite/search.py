@@ -129,8 +129,8 @@ def match_messages(pieces: Sequence[SearchPiece], containers: Sequence[str]) -> 
 
 
 def match_resources(pieces: Sequence[SearchPiece], scopes: Sequence[str]) -> str:
-    who, what = " OR ".join(f'"{scope}"' for scope in scopes), " AND ".join(map(_phrase, pieces))
-    return f"{{scope}} : ({who}) AND {{name tags description text}} : ({what})"
+    scope_terms, word_terms = " OR ".join(f'"{scope}"' for scope in scopes), " AND ".join(map(_phrase, pieces))
+    return f"{{scope}} : ({scope_terms}) AND {{name tags description text}} : ({word_terms})"
 
 
 def _phrase(piece: SearchPiece, key: str = "") -> str:

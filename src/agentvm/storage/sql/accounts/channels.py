@@ -11,7 +11,7 @@ from agentvm.storage.sql.rows import refuse_deleted
 
 CHANNELS_MAX = 100
 """Channels of one tenant."""
-KEPT_MS = 7 * 24 * 3_600_000
+RETENTION_MS = 7 * 24 * 3_600_000
 """A delivered message is known this long, so that a platform which repeats it is answered once."""
 TRIMMED_MAX = 100
 """Rows of delivered messages that one new message drops."""
@@ -113,7 +113,7 @@ class ChannelStore(TenantScope):
                 return None
             if connection.fetch(_PENDING_COUNT, place)[0][0] >= pending_max:
                 return None
-            connection.execute(_TRIM, (*place, message.heard_at - KEPT_MS))
+            connection.execute(_TRIM, (*place, message.heard_at - RETENTION_MS))
             connection.execute(_HEAR, (self._tenant_id, *_NEW.encode(message)))
             return True
 

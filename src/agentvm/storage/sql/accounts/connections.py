@@ -98,8 +98,8 @@ class ConnectionStore(TenantScope):
 
         def write(connection: Connection) -> Consent | None:
             rows = connection.fetch(_CONSENT, (self._tenant_id, state, now))
-            taken = connection.execute(_TAKE, (self._tenant_id, state)) > 0
-            return Consent(rows[0][0], rows[0][1], bytes(rows[0][2])) if rows and taken else None
+            was_taken = connection.execute(_TAKE, (self._tenant_id, state)) > 0
+            return Consent(rows[0][0], rows[0][1], bytes(rows[0][2])) if rows and was_taken else None
 
         return await self._database.write(write)
 

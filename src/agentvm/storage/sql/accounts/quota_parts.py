@@ -73,15 +73,15 @@ class PartStore(TenantScope):
             if 0 not in parts or any(node and node not in up for node in parts):
                 parts = _settle(connection, tenant_id, key, parts, up)
             before = parts.pop(node_id, 0)
-            elsewhere, limit = sum(parts.values()), need.limit
+            used_by_others, limit = sum(parts.values()), need.limit
             if key.metric == WALLET:
                 limit = next((int(credited) for credited, _ in connection.fetch(_WALLET, (tenant_id,))), 0)
             adjusted = need._replace(used=max(need.used, before)) if need.is_new and key.is_counted_here else need
-            amount = _amount(adjusted, before, elsewhere, limit)
+            amount = _amount(adjusted, before, used_by_others, limit)
             if amount != before:
                 connection.execute(_PUT, (*place, node_id, amount, key.ends))
             holders = tuple(sorted(node for node, part in parts.items() if node and part))
-            return ClaimedPart(amount, before, elsewhere, holders)
+            return ClaimedPart(amount, before, used_by_others, holders)
 
         return await self._database.write(work)
 
@@ -96,13 +96,13 @@ class PartStore(TenantScope):
         await self._database.write(work)
 
 
-def _amount(need: PartNeed, before: int, elsewhere: int, limit: int | None) -> int:
+def _amount(need: PartNeed, before: int, used_by_others: int, limit: int | None) -> int:
     needed, least = need.used + need.adding, max(before, need.used)
     if needed <= least:
         return least
     if limit is None:
-        return needed + max(0, (need.soft or 0) - elsewhere - needed) // SHARE
-    room = limit - elsewhere
+        return needed + max(0, (need.soft or 0) - used_by_others - needed) // SHARE
+    room = limit - used_by_others
     if needed <= room:
         return needed + (room - needed) // SHARE
     if need.how == "forced":

@@ -32,7 +32,7 @@ _PENDING = """
 SELECT erasure_key, tenant_id, container_id, user_id, target, asked_at, journal_entry IS NOT NULL
 FROM erasures ORDER BY erasure_key
 """
-_IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
+_IS_IN_JOURNAL = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Erasing(Scope):
                 await breathe()
 
     async def _is_told_of(self, erasure_id: int) -> bool:
-        return await self._first(bool, _IS_TOLD_OF, (erasure_id,)) is not None
+        return await self._first(bool, _IS_IN_JOURNAL, (erasure_id,)) is not None
 
     async def _forget(self, erasure_ids: Iterable[int]) -> None:
         keys = [(erasure_id,) for erasure_id in erasure_ids]

@@ -357,14 +357,14 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
     return None
 
 
-_SAID: tuple[Step, ...] = (
+_CONTENTS: tuple[Step, ...] = (
     _mark, _drop_sessions, _drop_deliveries, _drop_schedules, _drop_images, _drop_attachments, _drop_channel_messages,
     _drop_memories, _drop_released, _drop_large_blobs,
 )  # fmt: skip
 _OF_TARGET: tuple[Step, ...] = (_tidy_collections, _drop_large_blobs)
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)
-_OF_CONTAINER: tuple[Step, ...] = (_unbind, *_SAID, _rename_in_ledger, _drop_containers)
+_OF_CONTAINER: tuple[Step, ...] = (_unbind, *_CONTENTS, _rename_in_ledger, _drop_containers)
 _OF_ALL: tuple[Step, ...] = (
-    _bury_resources, _drop_collections, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers,
+    _bury_resources, _drop_collections, *_CONTENTS, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers,
     _forget_names,
 )  # fmt: skip

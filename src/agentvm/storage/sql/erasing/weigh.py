@@ -15,7 +15,7 @@ _OF_TENANT = f"FROM containers WHERE tenant_id = ? AND deleted_at IS NULL AND {i
 _CONTAINERS = f"SELECT container_id {_OF_TENANT} ORDER BY created_at, position"
 _HAS = f"SELECT 1 {_OF_TENANT} AND container_id = ?"
 # Each half has an index of its own. `length` and `octet_length` do not read what they measure.
-_SAID = f"""
+_COUNT_MESSAGES = f"""
 WITH own AS (
     SELECT session_key FROM sessions
     WHERE tenant_id = ?1 AND deleted_at IS NULL AND container_id IN ({items_of("?2")})
@@ -88,7 +88,7 @@ def weigh_tenant(connection: Connection, tenant_id: TenantId) -> OwnedRecord | N
 
 def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> OwnedRecord:
     scope = (tenant_id, msgspec.json.encode(containers).decode())
-    sessions, messages, size = connection.fetch(_SAID, scope)[0]
+    sessions, messages, size = connection.fetch(_COUNT_MESSAGES, scope)[0]
     attachments, files = connection.fetch(_FILES, scope)[0]
     return OwnedRecord(
         containers=tuple(containers),

@@ -63,7 +63,7 @@ class ResourceStore(TenantScope):
         resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
         """
         prepare = partial(publish.prepare, self._tenant_id, publications)
-        is_long = sum(len(each.text) for each in publications) > _INLINE_CHARACTERS
+        is_long = sum(len(publication.text) for publication in publications) > _INLINE_CHARACTERS
         work = await anyio.to_thread.run_sync(prepare) if is_long else prepare()
         return await self._database.write(partial(publish.undone, work) if dry_run else work)
 

@@ -108,7 +108,8 @@ def _refuse_in_use(tenant_id: TenantId, dependents: Dependents) -> None:
     if not (dependents.resources or dependents.images or dependents.foreign):
         return
     uris = [
-        uri_of(tenant_id, each.tenant_id, each.owner, each.type, each.name, version) for each, version in dependents.resources
+        uri_of(tenant_id, dependent.tenant_id, dependent.owner, dependent.type, dependent.name, version)
+        for dependent, version in dependents.resources
     ]
     named = [*uris, *(f"image {image}" for image in dependents.images)]
     if dependents.foreign:

@@ -16,10 +16,10 @@ _HOLD = "INSERT INTO image_refs (position, version_key) VALUES (?, ?) ON CONFLIC
 def lock_image(connection: Connection, tenant_id: TenantId, position: int, lock: Iterable[Locked]) -> None:
     """Replaces the versions that an image holds; `ResourceNotFound` for one that the tenant may not read."""
     keys: list[int] = []
-    for each in lock:
+    for entry in lock:
         # Asked while the image still holds what it held: that may be all that lets the tenant read it.
-        if not is_readable(connection, tenant_id, each.version_id):
-            raise ResourceNotFound(each.uri)
-        keys += [key for (key,) in connection.fetch(_VERSION, (each.version_id,))]
+        if not is_readable(connection, tenant_id, entry.version_id):
+            raise ResourceNotFound(entry.uri)
+        keys += [key for (key,) in connection.fetch(_VERSION, (entry.version_id,))]
     connection.execute(_RELEASE, (position,))
     connection.many(_HOLD, [(position, key) for key in keys])

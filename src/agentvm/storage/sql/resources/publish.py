@@ -101,14 +101,14 @@ def undone(work: PublishWork, connection: Connection) -> tuple[Published, ...]:
 def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> PublishWork:
     """The batch as work for the database. `ValueError` for a binary part whose digest differs."""
     _refuse_rings(publications)
-    prepared = [_prepare(each) for each in publications]
+    prepared = [_prepare(publication) for publication in publications]
 
     def work(connection: Connection) -> tuple[Published, ...]:
         refuse_deleted(connection, tenant_id)
-        entered = [_enter(connection, tenant_id, each) for each in prepared]
-        for place, each in zip(entered, publications, strict=True):
+        entered = [_enter(connection, tenant_id, publication) for publication in prepared]
+        for place, publication in zip(entered, publications, strict=True):
             if place.created:
-                _lock(connection, tenant_id, place, each.dependencies, entered)
+                _lock(connection, tenant_id, place, publication.dependencies, entered)
         for place in entered:
             if place.created:
                 check_leads_nowhere_back(connection, tenant_id, place.resource_key, place.version_key)
@@ -151,7 +151,7 @@ def _refuse_rings(publications: Sequence[Publication]) -> None:
     def walk(place: int, path: tuple[int, ...]) -> None:
         if place in path:
             ring = (*path[path.index(place) :], place)
-            raise ResourceCycle([_uri(publications[each]) for each in ring])
+            raise ResourceCycle([_uri(publications[index]) for index in ring])
         if place not in done:
             for dependency in publications[place].dependencies:
                 if isinstance(dependency.target, int):
@@ -241,15 +241,17 @@ def _lock(
     dependencies: Sequence[NewDependency],
     entered: Sequence[_Entered],
 ) -> None:
-    for each in dependencies:
-        if isinstance(each.target, int):
-            target_key = entered[each.target].version_key
+    for dependency in dependencies:
+        if isinstance(dependency.target, int):
+            target_key = entered[dependency.target].version_key
         else:
-            rows = connection.fetch(_TARGET, (tenant_id, each.target))
+            rows = connection.fetch(_TARGET, (tenant_id, dependency.target))
             if not rows:
-                raise ResourceNotFound(each.uri)
+                raise ResourceNotFound(dependency.uri)
             target_key = rows[0][0]
-        connection.execute(_ADD_DEPENDENCY, (place.version_key, each.alias, each.uri, target_key, each.floating))
+        connection.execute(
+            _ADD_DEPENDENCY, (place.version_key, dependency.alias, dependency.uri, target_key, dependency.floating)
+        )
 
 
 def _published(connection: Connection, place: _Entered) -> Published:

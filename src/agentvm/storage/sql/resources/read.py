@@ -83,8 +83,8 @@ _KEY = f"SELECT r.resource_key FROM resources AS r WHERE {IN_VIEW} AND r.resourc
 
 
 def find(connection: Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None) -> Resource | None:
-    for each in owners(connection, tenant_id, owner):
-        for row in connection.fetch(_BY_NAME, (tenant_id, each, kind, name)):
+    for owner_id in owners(connection, tenant_id, owner):
+        for row in connection.fetch(_BY_NAME, (tenant_id, owner_id, kind, name)):
             return decode_resource(row)
     return None
 
@@ -100,16 +100,16 @@ def history(connection: Connection, tenant_id: TenantId, resource_id: ResourceId
     )
     versions = [decode_version(row) for row in rows]
     tags = connection.fetch(_TAGS, (tenant_id, resource_id))
-    return VersionHistory(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
+    return VersionHistory(versions=tuple(sorted(versions, key=lambda version: parse_version(version.version))), tags=dict(tags))
 
 
 def find_locked(
     connection: Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None, digest: str
 ) -> VersionId | None:
     gone = connection.fetch(_GONE, (owner,)) if owner is not None else []
-    for each in (*owners(connection, tenant_id, owner), *(TenantId(former) for (former,) in gone)):
+    for owner_id in (*owners(connection, tenant_id, owner), *(TenantId(former) for (former,) in gone)):
         for deleted in ("NULL", "NOT NULL"):
-            for (version_id,) in connection.fetch(_BY_DIGEST.format(deleted=deleted), (each, kind, name, digest)):
+            for (version_id,) in connection.fetch(_BY_DIGEST.format(deleted=deleted), (owner_id, kind, name, digest)):
                 if is_readable(connection, tenant_id, version_id):
                     return VersionId(version_id)
     return None

@@ -125,4 +125,4 @@ def _items(connection: Connection, page: list[str], *, with_content: bool) -> tu
         row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1], content=contents.get(row[0]))
         for row in connection.fetch(_ITEMS, named)
     }
-    return tuple(hits[each] for each in page if each in hits)
+    return tuple(hits[key] for key in page if key in hits)

@@ -149,7 +149,7 @@ def purge_slice(connection: Connection, deleted_before: int, limit: int) -> tupl
     if connection.execute(_HIDE_LEFT, (MARKED_MAX,)):
         return (), True
     left = [SessionRow(*row) for row in connection.fetch(_DELETED, (deleted_before, min(limit, ROWS_MAX)))]
-    if any(connection.execute(_HIDE_BELOW, (one.tenant_id, one.session_id, MARKED_MAX)) for one in left):
+    if any(connection.execute(_HIDE_BELOW, (session.tenant_id, session.session_id, MARKED_MAX)) for session in left):
         return (), True
     gone = drop_slice(connection, left).sessions
     for key in {(session.tenant_id, session.container_id, session.image_id) for session in gone}:

@@ -46,14 +46,14 @@ def find_old_turns(connection: Connection, session_key: int, before: int | None)
     """The oldest first; for None all."""
     groups = _gather(connection, session_key, before)
     if before is None:
-        return tuple(map(_made, groups))
+        return tuple(map(_turn, groups))
     young: set[str] = set()
     """Turns that ended later or not at all, and the messages they answer."""
     for turn_id, message_id, ended_at in connection.fetch(_TURNS, (session_key,)):
         if ended_at is None or ended_at >= before:
             young.update((turn_id, message_id))
     return tuple(
-        _made(group) for group in groups if group.newest < before and group.turn_id not in young and young.isdisjoint(group.ids)
+        _turn(group) for group in groups if group.newest < before and group.turn_id not in young and young.isdisjoint(group.ids)
     )
 
 
@@ -88,6 +88,6 @@ def _heads(connection: Connection, session_key: int) -> Iterator[tuple[int, Mess
             yield position, message_id, len(body), head
 
 
-def _made(group: _Group) -> OldTurn:
+def _turn(group: _Group) -> OldTurn:
     turn_id = None if group.turn_id is None else TurnId(group.turn_id)
     return OldTurn(turn_id, tuple(group.ids), Weight(len(group.ids), group.bytes))

@@ -45,7 +45,7 @@ EXISTS (
     SELECT 1 FROM images AS i WHERE i.tenant_id = s.tenant_id AND i.image_id = s.image_id AND i.session_id = s.session_id
 )
 """
-_SAID = f"SELECT count(*), {total('length(m.body)')} FROM all_messages AS m WHERE m.session_key = ?"
+_COUNT_MESSAGES = f"SELECT count(*), {total('length(m.body)')} FROM all_messages AS m WHERE m.session_key = ?"
 _EXPIRING_OF = f"""
 SELECT s.session_key, {_IS_DEFAULT}, {SESSION_COLUMNS}
 FROM sessions AS s
@@ -125,11 +125,11 @@ WHERE m.session_key = ? AND m.message_id = ?
 _DROP_MESSAGE = "DELETE FROM all_messages WHERE position = ?"
 _DROP_TURN = "DELETE FROM turns WHERE session_key = ? AND turn_id = ? AND outcome IS NOT NULL RETURNING ended_at"
 # The chunk in which it was told is the first that was made since.
-_TOLD_UNTIL = """
+_LAST_SEQ_AT = """
 SELECT coalesce(min(last_seq), (SELECT max(last_seq) FROM log WHERE session_key = ?1))
 FROM log WHERE session_key = ?1 AND made_at >= ?2
 """
-_LAST_TOLD = "SELECT max(last_seq) FROM log WHERE session_key = ?"
+_LAST_SEQ = "SELECT max(last_seq) FROM log WHERE session_key = ?"
 _DROP_CHUNKS = "DELETE FROM log WHERE session_key = ? AND last_seq <= ? AND last_seq < ?"
 _SOME_CHUNKS = """
 SELECT position, length(body) FROM log WHERE session_key = ? AND last_seq < ? ORDER BY last_seq LIMIT ?
@@ -170,7 +170,7 @@ class RetentionStore(TenantScope):
         def read(connection: Connection) -> ExpiringPage:
             rows = connection.fetch(statement, values)
             items = tuple(
-                Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
+                Expiring(decode_session(row), bool(is_default), Weight(*connection.fetch(_COUNT_MESSAGES, (key,))[0]))
                 for key, is_default, *row in rows
             )
             return ExpiringPage(items, rows[-1][0] if len(rows) == values["limit"] else None)
@@ -337,23 +337,23 @@ def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) ->
 
 def _forget_delivered(connection: Connection, session_key: int, until: int | None) -> None:
     """Deletes the log up to the events of that time, or all of it. Later events can be sent as before."""
-    for last, newest in _told(connection, session_key, until):
+    for last, newest in _seq_range(connection, session_key, until):
         connection.execute(_DROP_CHUNKS, (session_key, last, newest))
         connection.execute(_EMPTY_CHUNK, (b"", session_key, newest, last))
 
 
-def _told(connection: Connection, session_key: int, until: int | None) -> Iterator[tuple[int, int]]:
+def _seq_range(connection: Connection, session_key: int, until: int | None) -> Iterator[tuple[int, int]]:
     """The last seq that was told then, and the last of all; nothing for an empty log."""
-    newest: int | None = connection.fetch(_LAST_TOLD, (session_key,))[0][0]
+    newest: int | None = connection.fetch(_LAST_SEQ, (session_key,))[0][0]
     if newest is not None:
-        last: int = newest if until is None else connection.fetch(_TOLD_UNTIL, (session_key, until))[0][0]
+        last: int = newest if until is None else connection.fetch(_LAST_SEQ_AT, (session_key, until))[0][0]
         yield last, newest
 
 
 def _forget_slice(connection: Connection, session_key: int, until: int | None) -> bool:
     """Drops some chunks that `_forget_delivered` would drop, but not the last, by which they are found. Returns whether others
     are left."""
-    for last, _ in _told(connection, session_key, until):
+    for last, _ in _seq_range(connection, session_key, until):
         return _drop_rows(connection, _DROP_CHUNK, connection.fetch(_SOME_CHUNKS, (session_key, last, ROWS_MAX)))
     return False
 

@@ -37,13 +37,13 @@ WHERE position = (SELECT position FROM messages WHERE session_key = ? AND messag
 RETURNING position
 """
 _KIND = "SELECT kind FROM message_facts WHERE position = ?"
-_SAID_LAST = f"""
+_LAST_MESSAGE = f"""
 SELECT m.body
 FROM messages AS m {ORDERED_JOIN} message_facts AS f ON f.position = m.position
 WHERE m.session_key = ? AND m.position < ? AND f.kind IN ('user', 'assistant')
 ORDER BY m.position DESC LIMIT 1
 """
-_SET_SAID = f"""
+_SET_SUMMARY = f"""
 UPDATE sessions SET preview = ?1, answers = {greater("answers - ?2", "0")} WHERE session_key = ?3
 """
 _STANDS_LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ? AND position < ?"
@@ -78,10 +78,10 @@ def rewind_messages(connection: Connection, session_key: int, rewinding: Rewindi
     rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
     remove_rewound_memories(connection, session_key, rewinding.message_ids)
     if len(rewinding.message_ids) > TAKEN_MAX:
-        taken = add_ranges(connection, session_key, rewind_key, rewinding.message_ids)
-        if taken is not None:
-            drop_summaries(connection, session_key, taken.first)
-            settle(connection, session_key, taken.counted, taken.end)
+        ranges = add_ranges(connection, session_key, rewind_key, rewinding.message_ids)
+        if ranges is not None:
+            drop_summaries(connection, session_key, ranges.first)
+            settle(connection, session_key, ranges.counted, ranges.end)
         return
     counted: list[int] = []
     first: int | None = None
@@ -100,8 +100,8 @@ def settle(connection: Connection, session_key: int, counted: Sequence[int], end
 
     No message stands from `end` on.
     """
-    last_said = connection.fetch(_SAID_LAST, (session_key, end))
-    connection.execute(_SET_SAID, (_preview(last_said[0][0]) if last_said else None, len(counted), session_key))
+    last_said = connection.fetch(_LAST_MESSAGE, (session_key, end))
+    connection.execute(_SET_SUMMARY, (_preview(last_said[0][0]) if last_said else None, len(counted), session_key))
     _lower_marks(connection, session_key, sorted(counted), end)
 
 

@@ -83,8 +83,8 @@ def add_ranges(
         return None
     ranges = [(first, last)]
     if connection.fetch(_COUNT, (session_key, first, last))[0][0] != count:
-        taken = {position for (position,) in connection.fetch(_TAKEN_POSITIONS, (session_key, ids))}
-        ranges = list(_runs([position for (position,) in connection.fetch(_POSITIONS, (session_key, first, last))], taken))
+        removed = {position for (position,) in connection.fetch(_TAKEN_POSITIONS, (session_key, ids))}
+        ranges = list(_runs([position for (position,) in connection.fetch(_POSITIONS, (session_key, first, last))], removed))
     counted = [position for run in ranges for (position,) in connection.fetch(_COUNTED, (session_key, *run))]
     is_tail = len(ranges) == 1 and not connection.fetch(_STANDS_AFTER, (session_key, last))
     connection.many(_ADD, ((session_key, low, rewind_key, high) for low, high in ranges))
@@ -115,9 +115,9 @@ def leave_search(connection: Connection, position: int) -> None:
         connection.execute(leave, (position,))
 
 
-def _runs(standing: Sequence[int], taken: set[int]) -> Iterator[tuple[int, int]]:
+def _runs(standing: Sequence[int], removed: set[int]) -> Iterator[tuple[int, int]]:
     """The first and the last of each run of taken messages, among those that stand."""
-    for is_taken, run in groupby(standing, taken.__contains__):
+    for is_taken, run in groupby(standing, removed.__contains__):
         if is_taken:
             positions = list(run)
             yield positions[0], positions[-1]

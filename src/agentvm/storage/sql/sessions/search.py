@@ -74,7 +74,7 @@ def search_messages(
     page = rest[: search.limit]
     numbers = _numbers(connection, [-place for _, place in page])
     return FoundPage(
-        items=tuple(hit for _, place in page if (hit := _found(connection, -place, pieces, numbers)) is not None),
+        items=tuple(hit for _, place in page if (hit := _hit(connection, -place, pieces, numbers)) is not None),
         total=len(hits),
         capped=capped,
         next=write_place(now, *page[-1]) if len(rest) > len(page) > 0 else None,
@@ -138,7 +138,7 @@ def _numbers(connection: Connection, positions: Sequence[int]) -> dict[int, int]
     return numbers
 
 
-def _found(connection: Connection, position: int, pieces: Sequence[SearchPiece], numbers: Mapping[int, int]) -> Found | None:
+def _hit(connection: Connection, position: int, pieces: Sequence[SearchPiece], numbers: Mapping[int, int]) -> Found | None:
     """None for one that went in the meantime."""
     rows = connection.fetch(_HIT, (position,))
     if not rows or position not in numbers:

@@ -48,9 +48,10 @@ def _begin(text: str, pieces: Sequence[SearchPiece]) -> int:
     letters = text[:INDEXED_CHARACTERS].casefold()
     places_of = {piece: _occurrences(letters, max(piece.words, key=len)) for piece in pieces}
     best, most = 0, 0
-    for place in sorted({place for those in places_of.values() for place in those}):
+    for place in sorted({place for offsets in places_of.values() for place in offsets}):
         together = sum(
-            any(place <= other < place + SHOWN_CHARACTERS - LEAD_CHARACTERS for other in those) for those in places_of.values()
+            any(place <= other < place + SHOWN_CHARACTERS - LEAD_CHARACTERS for other in offsets)
+            for offsets in places_of.values()
         )
         if together > most:
             best, most = place, together

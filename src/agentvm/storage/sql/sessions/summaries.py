@@ -41,7 +41,7 @@ _LIST = f"SELECT {_COLUMNS} FROM summaries WHERE session_key = ? ORDER BY summar
 # transaction, which would have to be committed, and reading must not depend on whether the disk takes anything. It walks from
 # one message to the next and looks at sizes only, which SQLite knows without reading the bodies: however long a session is,
 # only what is allowed is read. What waits behind the current turn is none of its business.
-_IS_TOLD = "(CAST(:current AS TEXT) IS NULL OR message_id NOT IN (SELECT message_id FROM waiting))"
+_IS_SHOWN = "(CAST(:current AS TEXT) IS NULL OR message_id NOT IN (SELECT message_id FROM waiting))"
 _RECALL = f"""
 WITH RECURSIVE
     home AS MATERIALIZED (
@@ -71,14 +71,14 @@ WITH RECURSIVE
         WHERE position = (
             SELECT {{edge}}(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-              AND {_IS_TOLD}
+              AND {_IS_SHOWN}
         ) AND length(body) <= CASE WHEN position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
         UNION ALL
         SELECT other.position, taken.total + length(other.body)
         FROM taken {ORDERED_JOIN} messages AS other ON other.position = (
             SELECT {{edge}}(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-              AND position {{beyond}} taken.position AND {_IS_TOLD}
+              AND position {{beyond}} taken.position AND {_IS_SHOWN}
         )
         WHERE taken.total + length(other.body)
             <= CASE WHEN other.position >= (SELECT current FROM bounds) THEN :current_bytes ELSE :max_bytes END
@@ -97,7 +97,7 @@ SELECT 'truncated', 0, NULL, {_NULLS}
 WHERE EXISTS (
     SELECT 1 FROM messages
     WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
-      AND {_IS_TOLD}
+      AND {_IS_SHOWN}
       AND ((SELECT count(*) FROM taken) = 0 OR position {{beyond}} (SELECT {{far}}(position) FROM taken))
 )
 """

@@ -46,7 +46,7 @@ def search_titles(
     whose = scope(tenant_id, containers, values, listed=True)
     where = f"{whose} AND s.title IS NOT NULL{_narrow(search, values)}"
     rows = connection.fetch(_TITLES.format(where=where), values)
-    return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, search.limit))
+    return tuple(_titled(connection, key, pieces) for key in _matching(rows, pieces, search.limit))
 
 
 def _matching(rows: Sequence[tuple[Any, ...]], pieces: Sequence[SearchPiece], limit: int) -> Iterator[int]:
@@ -79,6 +79,6 @@ def _narrow(search: MessageSearch, values: dict[str, Any]) -> str:
     return narrow(conditions, values) + archived(search.archived)
 
 
-def _found(connection: Connection, session_key: int, pieces: Sequence[SearchPiece]) -> FoundTitle:
+def _titled(connection: Connection, session_key: int, pieces: Sequence[SearchPiece]) -> FoundTitle:
     session = decode_session(connection.fetch(_SESSION, (session_key,))[0])
     return FoundTitle(session=session, snippet=snippet(session.title or "", pieces))

@@ -19,7 +19,7 @@ from agentvm import Definition
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, reply
 from agentvm.errors import ProviderOverloaded
-from agentvm.gateways.mcp.asking import ASK_OUTPUT, NAME_MAX, PROGRESS_SECONDS, AskStream, tool_name
+from agentvm.gateways.mcp.agent_tool import ASK_OUTPUT, NAME_MAX, PROGRESS_SECONDS, AskStream, tool_name
 from agentvm.gateways.mcp.messages import McpCall
 from agentvm.gateways.talk import SentTurn
 from agentvm.gateways.turn_parts import CallMade, CallWaits, TextAdded, TurnEnded, TurnPart, TurnWaits

@@ -1,4 +1,4 @@
-"""MCP asking — an agent as a tool: a message begins a turn, its text comes as progress, and its end is the result."""
+"""MCP agent tool — an agent as a tool: a message begins a turn, its text comes as progress, and its end is the result."""
 
 import hashlib
 import re

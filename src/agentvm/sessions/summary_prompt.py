@@ -1,4 +1,4 @@
-"""Summing — selects the part of a history to summarize, and writes the prompt for the summary. Pure."""
+"""Summary prompt — selects the part of a history to summarize, and writes the prompt for the summary. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

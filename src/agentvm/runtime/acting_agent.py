@@ -1,4 +1,4 @@
-"""Acting — the agent of an image that answers in a session: the image itself, or one of the agents that it was built with."""
+"""Acting agent — the agent that answers in a session: the image itself, or one of the agents that it was built with."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

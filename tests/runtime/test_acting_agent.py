@@ -6,7 +6,7 @@ from tests.runtime.test_sub_agents import WORKER, team
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import NotFound
 from agentvm.model.policy import PolicyRule
-from agentvm.runtime.acting import act_as, acting_image, agents_of
+from agentvm.runtime.acting_agent import act_as, acting_image, agents_of
 
 pytestmark = pytest.mark.anyio
 

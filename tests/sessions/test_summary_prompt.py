@@ -10,7 +10,7 @@ from agentvm.model.exchange import Extent
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.limits import Compaction
 from agentvm.model.message import Message, UserMessage
-from agentvm.sessions.summing import budget_of, exchanges_due, summary_call
+from agentvm.sessions.summary_prompt import budget_of, exchanges_due, summary_call
 from agentvm.storage.base import Recalled
 
 ROOM = 10_000

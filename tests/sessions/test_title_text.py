@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.cli.table import width
-from agentvm.sessions.wording import TITLE_MAX_COLUMNS, first_words, tidy
+from agentvm.sessions.title_text import TITLE_MAX_COLUMNS, first_words, tidy
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from agentvm.drivers.base import Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.model.definition import Definition
 from agentvm.model.limits import MemorySettings
-from agentvm.sessions.remembering import FACTS_MAX, SYSTEM
+from agentvm.sessions.memory_extraction import FACTS_MAX, SYSTEM
 
 AFTER_TURN = MemorySettings(by="after-turn")
 

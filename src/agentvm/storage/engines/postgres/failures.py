@@ -1,4 +1,4 @@
-"""Failing — maps failures of PostgreSQL to errors, and ends their transactions."""
+"""Failures — maps failures of PostgreSQL to errors, and ends their transactions."""
 
 from contextlib import suppress
 

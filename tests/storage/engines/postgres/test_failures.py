@@ -3,7 +3,7 @@ import pytest
 from psycopg.pq import TransactionStatus
 
 from agentvm.storage.engines.postgres.connection import connect
-from agentvm.storage.engines.postgres.failing import roll_back, roll_back_open
+from agentvm.storage.engines.postgres.failures import roll_back, roll_back_open
 
 
 def test_a_transaction_that_has_failed_is_ended_and_the_connection_can_be_used_again(database_url: str) -> None:

@@ -1,6 +1,6 @@
-"""Using — the locks of a database's users: a server has it alone, or nodes have it together and tell which schema they know.
+"""Database locks — a server holds the database alone, or cluster nodes share it and announce the schema version they support.
 
-A lock belongs to a connection and ends with it, so that a process that was killed does not lock others out.
+A lock belongs to a connection and ends with it: a killed process does not lock others out.
 """
 
 import time
@@ -8,17 +8,17 @@ import time
 from agentvm.errors import DataDirInUse
 from agentvm.storage.engines.postgres.connection import Raw, connect
 
-PAUSE_SECONDS = 0.1
+RETRY_INTERVAL_SECONDS = 0.1
 LOCK_SECONDS = 3.0
 """Time that a starting server waits for another one to leave the database."""
 
 USING_CODE = 7161736578
-"""The lock of the users of the database: a server alone, or its nodes together."""
-_KNOWN_CODE = 71617365
-"""With the number of a schema: the lock of the nodes that know it."""
-_TELL_KNOWN = f"SELECT pg_advisory_lock_shared({_KNOWN_CODE}, $1::int)"
-# Also the nodes of releases that tell no schema.
-UNKNOWING = f"""
+"""The advisory lock of all servers: exclusive for a single server, shared by the nodes of a cluster."""
+_SCHEMA_CODE = 71617365
+"""With a schema version as the second number: the shared lock of the nodes that support it."""
+_ANNOUNCE_SCHEMA = f"SELECT pg_advisory_lock_shared({_SCHEMA_CODE}, $1::int)"
+# Includes nodes of releases that announce no schema version.
+OUTDATED_NODES = f"""
 SELECT 1 FROM pg_locks AS u
 WHERE u.locktype = 'advisory' AND u.granted AND u.pid <> pg_backend_pid()
   AND u.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -26,11 +26,11 @@ WHERE u.locktype = 'advisory' AND u.granted AND u.pid <> pg_backend_pid()
   AND NOT EXISTS (
       SELECT 1 FROM pg_locks AS k
       WHERE k.pid = u.pid AND k.database = u.database AND k.locktype = 'advisory' AND k.granted
-        AND k.classid = {_KNOWN_CODE}::bigint::oid AND k.objsubid = 2 AND k.objid::bigint >= $1
+        AND k.classid = {_SCHEMA_CODE}::bigint::oid AND k.objsubid = 2 AND k.objid::bigint >= $1
   )
 LIMIT 1
 """
-"""Finds a connection of a node that does not know the schema of that number."""
+"""Finds a connection of a node that does not support that schema version."""
 _LOCK = f"SELECT pg_try_advisory_lock({USING_CODE})"
 _SHARED_LOCK = f"SELECT pg_try_advisory_lock_shared({USING_CODE})"
 # Frees the locks of a process that is stopped in the middle of a transaction, for those who declare it dead.
@@ -38,7 +38,7 @@ _STOPPED = "SET idle_in_transaction_session_timeout = '2s'"
 
 
 def connect_writer(url: str) -> Raw:
-    """The connection that writes. `DataDirInUse` while another server has one."""
+    """Opens the writing connection of a single server. `DataDirInUse` while another server has one."""
     raw = connect(url)
     if not raw.execute(_LOCK).fetchall()[0][0]:
         raw.close()
@@ -59,13 +59,14 @@ def connect_node(url: str, knows: int) -> Raw:
         raw.close()
         raise DataDirInUse("A server outside a cluster uses this database: start that server with AVM_CLUSTER=on")
     raw.execute(_STOPPED)
-    raw.execute(_TELL_KNOWN, (knows,))
+    raw.execute(_ANNOUNCE_SCHEMA, (knows,))
     return raw
 
 
 def connect_waiting(url: str, knows: int | None) -> Raw:
-    """A connection that writes, that of a node if a schema is named. Waits a moment: the server may not have noticed yet that
-    the process before was killed.
+    """Opens the writing connection; that of a cluster node if `knows` names a schema version.
+
+    Waits up to `LOCK_SECONDS`: PostgreSQL may not have noticed yet that the previous process was killed.
     """
     until = time.monotonic() + LOCK_SECONDS
     while True:
@@ -74,4 +75,4 @@ def connect_waiting(url: str, knows: int | None) -> Raw:
         except DataDirInUse:
             if time.monotonic() >= until:
                 raise
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(RETRY_INTERVAL_SECONDS)

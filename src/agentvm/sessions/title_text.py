@@ -1,4 +1,4 @@
-"""Wording — a title from the first words of a message, truncated at the end of a sentence or a word."""
+"""Title text — a title from the first words of a message, truncated at the end of a sentence or a word."""
 
 import re
 import unicodedata

@@ -4,13 +4,13 @@ import anyio
 import pytest
 
 from agentvm.errors import DataDirInUse
-from agentvm.storage.engines.postgres import using
+from agentvm.storage.engines.postgres import database_locks
 from agentvm.storage.engines.postgres.database import open_database
-from agentvm.storage.engines.postgres.using import connect_node, connect_writer
+from agentvm.storage.engines.postgres.database_locks import connect_node, connect_writer
 
 
 async def test_a_server_waits_a_moment_for_the_one_before_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(using, "LOCK_SECONDS", 60)
+    monkeypatch.setattr(database_locks, "LOCK_SECONDS", 60)
     before = connect_writer(database_url)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:

@@ -1,18 +1,18 @@
 import anyio
 import pytest
 
-from agentvm.sharing.underway import Underway
+from agentvm.sharing.pending_changes import PendingChanges
 
 
 async def test_a_reader_waits_for_those_who_change_what_it_reads_and_for_no_others() -> None:
-    underway, settled = Underway(), list[str]()
+    changes, settled = PendingChanges(), list[str]()
 
     async def read(name: str) -> None:
-        await underway.settle({name})
+        await changes.settle({name})
         settled.append(name)
 
     async def change() -> None:
-        with underway.changing({"a", "b"}):
+        with changes.changing({"a", "b"}):
             await read("c")
             tasks.start_soon(read, "b")
             await anyio.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Brooms — processes of the launcher that remove the files of jobs from a disk: they can be very many, and no job waits.
+"""Cleanup processes — delete the files of ended jobs: a job can leave very many, and no other job waits for the deletion.
 
 Part of the launcher's process: standard library only.
 """
@@ -12,23 +12,23 @@ from agentvm.tiers import kernel
 Ended = Callable[[], None]
 
 
-class Brooms:
-    """The processes that sweep, by the descriptors that tell their end."""
+class CleanupProcesses:
+    """The running cleanup processes, by the process descriptors that become readable when they end."""
 
     def __init__(self) -> None:
-        self._sweeping: dict[int, tuple[int, Ended]] = {}
+        self._running: dict[int, tuple[int, Ended]] = {}
 
     def __contains__(self, watch: int) -> bool:
-        return watch in self._sweeping
+        return watch in self._running
 
     @property
     def processes(self) -> set[int]:
-        return {process for process, _ in self._sweeping.values()}
+        return {process for process, _ in self._running.values()}
 
     def start(self, sweep: Callable[[], object], ended: Ended) -> int | None:
-        """Sweeps in a process of its own; returns the descriptor that tells its end. `ended` is called then.
+        """Starts `sweep` in a process of its own and returns the descriptor of the process. `ended` is called when it ends.
 
-        None if the machine has no process left: then it is called at once, and the next launcher sweeps.
+        None if the machine has no process left: then `ended` is called at once, and the next launcher deletes the files.
         """
         try:
             process = os.fork()
@@ -43,19 +43,19 @@ class Brooms:
             finally:
                 os._exit(0)
         watch = os.pidfd_open(process)
-        self._sweeping[watch] = process, ended
+        self._running[watch] = process, ended
         return watch
 
-    def bury(self, watch: int) -> None:
+    def reap(self, watch: int) -> None:
         """Reaps a process that has ended."""
-        process, ended = self._sweeping.pop(watch)
+        process, ended = self._running.pop(watch)
         os.close(watch)
         os.waitpid(process, 0)
         ended()
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Kills all cleanup processes."""
         for process in self.processes:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-        self._sweeping.clear()
+        self._running.clear()

@@ -1,6 +1,7 @@
-"""Elsewhere — the node of a cluster that runs the channels, as the others reach it.
+"""Leading node — the node of a cluster that runs the chat channels, as the other nodes reach it.
 
-Platforms call any node, and clients ask any node how a channel is doing: the others hand that on to the leading node.
+Platforms send requests to any node, and clients read the status of a channel from any node: both are forwarded to the leading
+node.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from agentvm.model.channel import ChannelId, ChannelStatus, HookAnswer, Platform
 logger = get_logger(__name__)
 
 HOOK, STATUS = "channel_hook", "channel_status"
-"""The kinds of these questions."""
+"""The kinds of requests between nodes."""
 STATUS_SECONDS = 2.0
 
 
@@ -46,7 +47,7 @@ class OwnChannels(Protocol):
 
 
 class LeadingHost:
-    """The host of the node that runs the channels. `own` answers for this node."""
+    """Forwards requests to the node that runs the channels; `own` answers if that is this node."""
 
     def __init__(self, mailbox: Mailbox, own: OwnChannels) -> None:
         self._mailbox, self._own = mailbox, own
@@ -57,7 +58,7 @@ class LeadingHost:
         return self._mailbox.membership.is_leading()
 
     async def take_hook(self, kind: str, channel_id: str, hook: PlatformHook) -> HookAnswer | None:
-        """`NodeSilent` without an answer: the platform tells it again."""
+        """Forwards a request of a platform; `NodeSilent` if the node does not answer, so that the platform sends it again."""
         try:
             return _answers.decode(await self._ask(HOOK, _encoder.encode(HookCall(kind, channel_id, hook))))
         except msgspec.DecodeError:

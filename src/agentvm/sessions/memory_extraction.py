@@ -1,4 +1,4 @@
-"""Remembering — asks a model after each turn for lasting facts about the user.
+"""Memory extraction — asks a model after each turn for lasting facts about the user.
 
 Theory of operation. Only with `memory.by: after-turn`, and only after turns that people have begun. An effector puts ended
 turns into a bounded queue, and one task takes them from there, tenants in turn: no turn waits for it, and none fails of it.
@@ -82,7 +82,7 @@ class _Exchange:
     message_id: MessageId
 
 
-class Remembering:
+class MemoryExtractor:
     """An effector; `run` is its task."""
 
     kinds = (TurnResponse,)
@@ -90,7 +90,7 @@ class Remembering:
     def __init__(self, store: Store, clock: Clock, calls: BackgroundCalls, *, settings: SettingsOf) -> None:
         self._store, self._clock, self._calls, self._settings = store, clock, calls, settings
         self._queue: FairQueue[TenantId, SessionWork] = FairQueue(capacity=QUEUED_TURNS_MAX, share=TENANT_TURNS_MAX)
-        self._heard = anyio.Event()
+        self._wake = anyio.Event()
 
     def react(self, event: Event) -> None:
         work, data = SessionWork.after(event), event.data
@@ -100,7 +100,7 @@ class Remembering:
             return
         if not self._queue.put(event.tenant_id, work):
             logger.info("turn_not_remembered", session_id=work.session_id, reason="too many wait")
-        self._heard.set()
+        self._wake.set()
 
     async def run(self, tell: PublishEvent, memories: Memories) -> None:
         """Remembers until cancelled."""
@@ -113,10 +113,10 @@ class Remembering:
                 logger.info("turn_not_remembered", session_id=work.session_id, reason=error.code)
 
         while True:
-            await self._heard.wait()
-            self._heard = anyio.Event()
-            while (taken := self._queue.take()) is not None:
-                await taken[1].run(attempt, tell, "remembering_crashed")
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while (queued := self._queue.take()) is not None:
+                await queued[1].run(attempt, tell, "remembering_crashed")
 
     async def _remember(self, work: SessionWork, memories: Memories) -> None:
         tenant = self._store.tenant(work.tenant_id)

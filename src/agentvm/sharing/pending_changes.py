@@ -1,16 +1,16 @@
-"""Underway — things that requests of this process are changing one after the other, for readers who want them all changed."""
+"""Pending changes — items that requests of this process are changing, so that a reader can wait for the end of the changes."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import anyio
 
-SETTLE_SECONDS = 10.0
-"""The longest time that a reader waits."""
+CHANGE_TIMEOUT_SECONDS = 10.0
+"""A reader waits this long at most."""
 
 
-class Underway:
-    """The names of the items that are being changed. There are at most as many entries as requests."""
+class PendingChanges:
+    """The names of the items that requests are changing: at most one entry for each request."""
 
     def __init__(self) -> None:
         self._changes: dict[anyio.Event, frozenset[str]] = {}
@@ -26,8 +26,8 @@ class Underway:
             done.set()
 
     async def settle(self, names: Collection[str]) -> None:
-        """Waits until none of them is being changed by those who have begun; not longer than the deadline."""
+        """Waits until the changes of these items that have begun are over, but no longer than the timeout."""
         pending = [done for done, changed in self._changes.items() if not changed.isdisjoint(names)]
-        with anyio.move_on_after(SETTLE_SECONDS):
+        with anyio.move_on_after(CHANGE_TIMEOUT_SECONDS):
             for done in pending:
                 await done.wait()
