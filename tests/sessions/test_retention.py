@@ -51,7 +51,7 @@ class Memory(LoadedSessions):
     async def unload(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
         self.ended.append(session_id)
 
-    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
+    def publish(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         self.told.append(data)
         self.watch()
 

@@ -30,8 +30,8 @@ logger = get_logger(__name__)
 
 SETTLE_SECONDS = 20
 """How long a search waits for documents that are being read."""
-LOOK_SECONDS = 0.5
-"""Time between two looks of a search that waits: another node may be reading them."""
+POLL_SECONDS = 0.5
+"""Time between two polls of a search that waits: another node may be reading them."""
 UNFINISHED_MAX = 500
 """Unfinished indexes that one query returns."""
 WANTED_MAX = 10_000
@@ -104,7 +104,7 @@ class CollectionIndexer:
             with anyio.move_on_after(SETTLE_SECONDS):
                 moved = self._moved
                 while (await indexes.progress(index_key, revision))[1]:
-                    with anyio.move_on_after(LOOK_SECONDS):
+                    with anyio.move_on_after(POLL_SECONDS):
                         await moved.wait()
                     moved = self._moved
         index = await indexes.whole(index_key, revision)

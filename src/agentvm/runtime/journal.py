@@ -288,8 +288,8 @@ class Journal:
         folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX) and log not in self._batch.parts}
         claims = self._claims(parts) if self._store.node_id else ()
         # Events of another node, which has stored them before it let the session go.
-        heard = {log: log.count_stored() for log in parts if not log.claimed} if self._store.node_id else {}
-        writes = self._writes(parts, folded, heard)
+        stored = {log: log.count_stored() for log in parts if not log.claimed} if self._store.node_id else {}
+        writes = self._writes(parts, folded, stored)
         carried = {
             log: numbered
             for log, part in parts.items()
@@ -318,7 +318,7 @@ class Journal:
                 log.fold(folded[log])
                 self._unfolded.pop(log, None)
                 continue
-            del log.tail[: heard.get(log, 0)]
+            del log.tail[: stored.get(log, 0)]
             if log in carried:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry
@@ -349,12 +349,12 @@ class Journal:
                 self._claimed[log] = None
 
     def _writes(
-        self, parts: Mapping[SessionLog, BatchPart], folded: Mapping[SessionLog, int], heard: Mapping[SessionLog, int]
+        self, parts: Mapping[SessionLog, BatchPart], folded: Mapping[SessionLog, int], stored: Mapping[SessionLog, int]
     ) -> list[SessionWrite]:
         """The rows of each session, with the notices of webhooks for tenants that may have some."""
         now, hooked, writes = self._clock(), self._store.hooked, []
         for log, part in parts.items():
-            fold = log.tail[heard.get(log, 0) : folded[log]] if log in folded else None
+            fold = log.tail[stored.get(log, 0) : folded[log]] if log in folded else None
             write = write_of(log, part.events, now, fold)
             notices = notices_of(part.events) if log.tenant_id in hooked else ()
             writes.append(msgspec.structs.replace(write, notices=notices) if notices else write)
