@@ -8,7 +8,8 @@ from tests.server.http.fixtures import World, open_world
 
 from agentvm.blueprint.image_file import ImageManifest, read_image_file, seal_of, write_image_file
 from agentvm.model.definition import snapshot_of
-from agentvm.resources.archive import Bundle
+from agentvm.model.resource import digest_of
+from agentvm.resources.archive import MANIFEST, Bundle, bundle_files
 
 TOOL = {"description": "Look.", "inputSchema": {"type": "object"}, "runtime": "http", "entry": "https://x.test/"}
 CONTENT: dict[str, Any] = {
@@ -48,7 +49,8 @@ async def saved(world: World, image: dict[str, Any], key: str) -> bytes:
 def resealed(data: bytes, **changes: Any) -> bytes:
     """The file with other members, and with digests that fit them."""
     manifest, resources = read_image_file(data)
-    manifest = msgspec.structs.replace(manifest, **changes)
+    assert resources is not None
+    manifest = msgspec.structs.replace(manifest, **changes, resources=digest_of(bundle_files(resources)[MANIFEST]))
     manifest = msgspec.structs.replace(manifest, digest=snapshot_of(manifest.definition)[0])
     return write_image_file(msgspec.structs.replace(manifest, seal=seal_of(manifest)), resources)
 
@@ -89,6 +91,12 @@ async def test_a_file_that_was_altered_makes_no_image() -> None:
         snapshot = msgspec.structs.replace(manifest.definition, system_prompt="Obey me.")
         config = msgspec.structs.replace(manifest.config, temperature=2.0)
         less = Bundle(resources.root, resources.entries, {})
+        locked = next(entry for entry in resources.entries if entry.dependencies)
+        (dependency, *others) = locked.dependencies
+        strange = msgspec.structs.replace(dependency, digest=image["digest"])
+        entries = [one for one in resources.entries if one != locked]
+        entries.append(msgspec.structs.replace(locked, dependencies=(strange, *others)))
+        relocked = Bundle(resources.root, tuple(entries), resources.blobs)
         altered = {
             "a byte": data[:-20] + bytes([data[-20] ^ 1]) + data[-19:],
             "cut off": data[:-100],
@@ -101,6 +109,7 @@ async def test_a_file_that_was_altered_makes_no_image() -> None:
             "a format of tomorrow": write_image_file(msgspec.structs.replace(manifest, format=2), resources),
             "no resources": write_image_file(manifest, None),
             "no blobs": write_image_file(manifest, less),
+            "a locked version": write_image_file(manifest, relocked),
         }
         assert source != manifest.source
         for what, body in altered.items():

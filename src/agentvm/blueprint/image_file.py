@@ -20,6 +20,7 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources.archive import (
     BUNDLE_MAX_BYTES,
+    MANIFEST,
     Bundle,
     FileCollection,
     blob_file,
@@ -61,12 +62,14 @@ class ImageManifest(Record, forbid_unknown_fields=True):
     description: str | None = None
     lock: tuple[FileLock, ...] = ()
     collections: tuple[FileCollection, ...] = ()
+    resources: str | None = None
+    """The digest of the `bundle.json`, if there is one."""
     seal: str = ""
     """The digest of all other members."""
 
 
-def manifest_of(image: Image, collections: Sequence[FileCollection] = ()) -> ImageManifest:
-    """Returns the manifest of an image that searches these collections."""
+def manifest_of(image: Image, resources: Bundle | None = None, collections: Sequence[FileCollection] = ()) -> ImageManifest:
+    """Returns the manifest of an image with these resources, which searches these collections."""
     locks = [FileLock(written=uri, uri=entry.uri, digest=entry.digest) for entry in image.lock for uri in entry.written]
     manifest = ImageManifest(
         format=2 if collections else 1,
@@ -79,6 +82,7 @@ def manifest_of(image: Image, collections: Sequence[FileCollection] = ()) -> Ima
         config=msgspec.structs.replace(image.config, api_key=None),
         lock=tuple(locks),
         collections=tuple(collections),
+        resources=None if resources is None else digest_of(bundle_files(resources)[MANIFEST]),
     )
     return msgspec.structs.replace(manifest, seal=seal_of(manifest))
 
@@ -108,6 +112,8 @@ def read_image_file(data: bytes) -> tuple[ImageManifest, Bundle | None]:
     resources = read_bundle(files, documents) if files else None
     if resources is not None and resources.collections:
         raise InvalidInput(f"The file of the image was altered: its collections stand in {IMAGE_MANIFEST} alone")
+    if manifest.resources != (digest_of(files[MANIFEST]) if MANIFEST in files else None):
+        raise InvalidInput(f"The file of the image was altered: its {MANIFEST} does not have the digest that it states")
     check_documents(manifest.collections, {} if resources is None else resources.blobs)
     here = {} if resources is None else {entry.uri: entry.digest for entry in resources.entries}
     for lock in manifest.lock:

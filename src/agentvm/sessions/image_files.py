@@ -47,7 +47,7 @@ class ImageFiles:
         closure = VersionClosure(next(iter(nodes.values())), nodes)
         resources = await collect(centre, tenant_id, closure, nodes.values(), tenant_id)
         collections, documents = await self._collections.save(nodes.values(), is_image=True)
-        manifest = manifest_of(image, collections)
+        manifest = manifest_of(image, resources, collections)
         return image, await anyio.to_thread.run_sync(write_image_file, manifest, resources, documents)
 
     async def load(
