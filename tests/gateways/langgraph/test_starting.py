@@ -70,6 +70,22 @@ async def test_a_rolled_back_run_is_taken_back() -> None:
         assert texts(values) == ["next", "two"]
 
 
+async def test_runs_that_take_back_each_other_at_once_all_begin() -> None:
+    async with talking() as (client, _):
+        thread_id = (await client.threads.create())["thread_id"]
+        values: list[Any] = []
+
+        async def wait(text: str) -> None:
+            said = {"messages": text}
+            values.append(await client.runs.wait(thread_id, "default", input=said, multitask_strategy="rollback"))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(wait, f"m{number}")
+        assert len(values) == 8
+        assert not any("__error__" in each for each in values)
+
+
 async def test_a_repeated_message_begins_no_second_run() -> None:
     async with talking() as (client, served):
         thread = await client.threads.create()

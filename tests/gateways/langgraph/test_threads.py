@@ -1,6 +1,7 @@
 import uuid
 from typing import Any
 
+import anyio
 import pytest
 from langgraph_sdk.errors import ConflictError, NotFoundError, UnprocessableEntityError
 from tests.gateways.langgraph.fixtures import HI, asking, talking, texts
@@ -28,6 +29,23 @@ async def test_a_thread_is_created_changed_copied_and_deleted() -> None:
         with pytest.raises(NotFoundError):
             await client.threads.get(thread_id)
         assert (await client.threads.get(copied["thread_id"]))["status"] == "idle"
+
+
+async def test_a_thread_that_is_created_twice_at_once_is_created_by_one() -> None:
+    async with talking() as (client, _):
+        thread_id, created, refused = str(uuid.uuid4()), [], []
+
+        async def create(number: int) -> None:
+            try:
+                created.append(await client.threads.create(thread_id=thread_id, metadata={"number": number}))
+            except ConflictError:
+                refused.append(number)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(create, number)
+        assert (len(created), len(refused)) == (1, 4)
+        assert (await client.threads.get(thread_id))["metadata"] == created[0]["metadata"]
 
 
 async def test_threads_are_found_by_their_metadata_and_their_status() -> None:

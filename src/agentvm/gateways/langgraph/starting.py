@@ -1,10 +1,11 @@
 """Starting runs — finds the thread and the agent, and sends the new message, or answers waits."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentvm.errors import Conflict, InvalidInput, Unprocessable, not_found
+from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable, not_found
 from agentvm.gateways.langgraph.history import History, list_turns, read_history
 from agentvm.gateways.langgraph.interrupts import NOTHING_WAITS, read_resume
 from agentvm.gateways.langgraph.messages import START
@@ -199,7 +200,9 @@ async def _roll_back(talk: Talk, thread: Thread) -> None:
     session_id = thread.session.session_id
     running = await list_turns(talk, thread.session, "running")
     if running:
-        await talk.ask(SessionRewind(session_id=session_id, before=running[-1].message_id, on_busy="interrupt"))
+        with suppress(NotFound):
+            # Another run has removed it meanwhile.
+            await talk.ask(SessionRewind(session_id=session_id, before=running[-1].message_id, on_busy="interrupt"))
 
 
 async def _regenerate(ask: Ask[RunBody], talk: Talk, thread: Thread, history: History, head: str) -> SentTurn:

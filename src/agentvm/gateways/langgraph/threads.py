@@ -118,6 +118,9 @@ async def open_thread(talk: Talk, container_id: ContainerId, thread_id: str | No
     image = await talk.agent(str(agent), container_id)
     alias = Alias(GATEWAY, external)
     session = await talk.open(image.image_id, alias)
+    if session.session_id not in talk.created and (thread := await find_thread(talk, container_id, external)) is not None:
+        # Another request has created it meanwhile.
+        return thread
     await talk.aliases(container_id).set_metadata(alias, metadata)
     return Thread(NamedSession(external, session.session_id, metadata, "idle"), session, alias)
 
@@ -172,11 +175,11 @@ async def create(ask: Ask[ThreadCreateBody], talk: Talk) -> GatewayReply:
     body = ask.body
     refuse_unsupported(ttl=body.ttl, supersteps=body.supersteps)
     container_id = container_of(ask, talk, body.metadata)
-    if body.thread_id is not None and (thread := await find_thread(talk, container_id, body.thread_id)) is not None:
-        if body.if_exists == "raise":
-            raise Conflict("There is a thread with this id already")
-        return GatewayReply(content=await show(talk, thread))
-    return GatewayReply(content=await show(talk, await open_thread(talk, container_id, body.thread_id, body.metadata or {})))
+    thread = None if body.thread_id is None else await find_thread(talk, container_id, body.thread_id)
+    thread = thread or await open_thread(talk, container_id, body.thread_id, body.metadata or {})
+    if body.if_exists == "raise" and thread.session.session_id not in talk.created:
+        raise Conflict("There is a thread with this id already")
+    return GatewayReply(content=await show(talk, thread))
 
 
 async def get(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
