@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from agentvm.channels.feishu_frame import FeishuFrame, decode_frame, encode_frame
 
 APP_ID, SECRET, BOT = "cli_1", "feishu-secret", "ou_bot"
+CLIENT_CONFIG = {"ReconnectCount": -1, "ReconnectInterval": 2, "ReconnectNonce": 1, "PingInterval": 120}
 PICTURE = b"\x89PNG picture"
 
 
@@ -106,7 +107,7 @@ class FakeFeishu:
             if (body["AppID"], body["AppSecret"]) != (APP_ID, SECRET):
                 return _json({"code": 1000040351, "msg": "app secret is wrong"})
             url = f"{self.socket_url}?device_id=d&service_id=33"
-            return _json({"code": 0, "data": {"URL": url, "ClientConfig": {"PingInterval": 120}}})
+            return _json({"code": 0, "data": {"URL": url, "ClientConfig": CLIENT_CONFIG}})
         if path.endswith("/tenant_access_token/internal"):
             return _json({"code": 0, "tenant_access_token": "token", "expire": 7200})
         assert asked.headers["authorization"] == "Bearer token"
