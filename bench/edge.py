@@ -10,15 +10,16 @@ platform is another one.
 
 import argparse
 import platform
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import anyio
-from tests.provision.edge import edge_tools
+from tests.provision.edge import EdgeTools, edge_tools
 from tests.support.answers import message_end, message_start, stream, text_block
 from tests.support.edge import Burst, EdgeServer
 from tests.support.provider import Delay, ScriptedProvider, Step
@@ -38,6 +39,12 @@ PACE_SECONDS = 0.005
 PACED_TURNS = 40
 SESSION_TURNS = 5
 TURNS_MAX = 200
+BOOKED_TURNS, KEPT_TURNS = 20, 90
+"""Turns whose calls a server books, and those that their container holds before: three months of thirty each."""
+BOOKED_LEASE_SECONDS = 0.3
+"""Until the alarm of such a turn, which ends before."""
+COUNTED = ("accept", "fold", "message", "alarm")
+"""Requests that are billed. Others are those of the measurement."""
 KEY_READS = "at most: edge/src/key_watch.ts looks a key up once a minute while something is said or heard"
 
 
@@ -70,7 +77,45 @@ async def talk(one: Client19, provider: ScriptedProvider, image_ids: Sequence[st
             one.events.clear()
 
 
-async def measure(server: EdgeServer, turns: int) -> EdgeCoefficients:
+class Server(BaseHTTPRequestHandler):
+    """A server that books everything."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+async def measure_booked(tools: EdgeTools, folder: Path) -> list[Burst]:
+    """What turns take of their object when a server books their calls."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as booking:
+        threading.Thread(target=booking.serve_forever, daemon=True).start()
+        variables = {"NODE_URL": f"http://127.0.0.1:{booking.server_port}", "NODE_KEY": "bench"}
+        server = EdgeServer(tools, folder, LEASE_SECONDS=str(BOOKED_LEASE_SECONDS), **variables)
+        server.start()
+        try:
+            async with server.provider() as provider, client(server.new_url()) as alice:
+                image_ids = await _images(alice, KEPT_TURNS // SESSION_TURNS)
+                await talk(alice, provider, image_ids, MANY, 0)
+                booked = [await _booked(server, alice, image_ids[number % len(image_ids)]) for number in range(BOOKED_TURNS)]
+                return [burst for bursts in booked for burst in bursts]
+        finally:
+            server.stop()
+            booking.shutdown()
+
+
+async def _booked(server: EdgeServer, alice: Client19, image_id: str) -> list[Burst]:
+    mark = len(server.log)
+    await alice.say(image_id, QUESTION)
+    alice.events.clear()
+    return [burst for burst in await server.bursts(mark, "alarm") if burst.what in COUNTED]
+
+
+async def measure(server: EdgeServer, turns: int, booked: list[Burst]) -> EdgeCoefficients:
     url = server.new_url()
     async with server.provider() as provider:
         mark = len(server.log)
@@ -81,7 +126,7 @@ async def measure(server: EdgeServer, turns: int) -> EdgeCoefficients:
             await talk(alice, provider, first, MANY, 0)
             few, many = [await _run(server, alice, provider, deltas, turns) for deltas in (FEW, MANY)]
             paced = await _run(server, alice, provider, MANY, PACED_TURNS, PACE_SECONDS)
-    return _coefficients(turns, len(connected), few, many, paced)
+    return _coefficients(turns, len(connected), few, many, paced, booked)
 
 
 async def _run(
@@ -92,8 +137,7 @@ async def _run(
     mark, start = len(server.log), cpu_of_family(server.pid)
     await talk(alice, provider, image_ids, deltas, pace)
     cpu = (cpu_of_family(server.pid) - start) / turns
-    counted = ("accept", "fold", "message", "alarm")
-    bursts = [burst for burst in await _log_of(server, alice, mark) if burst.what in counted]
+    bursts = [burst for burst in await _log_of(server, alice, mark) if burst.what in COUNTED]
     sizes = [burst.size_bytes for burst in bursts]
     return Run(cpu, bursts, len(QUESTION) + len("".join(answer_of(deltas))), (max(sizes) - min(sizes)) / turns)
 
@@ -112,13 +156,14 @@ async def _images(alice: Client19, count: int) -> list[str]:
     return image_ids
 
 
-def _coefficients(turns: int, connected: int, few: Run, many: Run, paced: Run) -> EdgeCoefficients:
+def _coefficients(turns: int, connected: int, few: Run, many: Run, paced: Run, booked: list[Burst]) -> EdgeCoefficients:
     source, slope = f"bench.edge, {turns} turns of {MANY} deltas", f"bench.edge, slope of {FEW} to {MANY} deltas"
     together = max(0.0, (many.cpu_per_turn - few.cpu_per_turn) / (MANY - FEW))
     turn = max(0.0, few.cpu_per_turn - FEW * together)
     delta = max(0.0, (paced.cpu_per_turn - turn) / MANY)
     text = max(0.0, (many.storage_per_turn - few.storage_per_turn) / (many.text_bytes - few.text_bytes))
     bursts = many.bursts
+    of_server = f"bench.edge, {BOOKED_TURNS} turns with a server that books their calls"
     return EdgeCoefficients(
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{platform.machine()}, workerd in miniflare",
@@ -131,7 +176,13 @@ def _coefficients(turns: int, connected: int, few: Run, many: Run, paced: Run) -
             unit="rows",
             source=f"{source}, in one container with {2 * turns // SESSION_TURNS} sessions",
         ),
-        awake_per_turn=Measured(value=round(fmean(burst.ms for burst in bursts) * 2, 3), unit="ms", source=source),
+        awake_per_turn=Measured(value=round(sum(burst.ms for burst in bursts) / turns, 3), unit="ms", source=source),
+        object_requests_per_booked_turn=_of_booked(len(booked), "requests", of_server),
+        rows_per_booked_turn=_of_booked(sum(burst.rows for burst in booked), "rows", of_server),
+        rows_read_per_booked_turn=_of_booked(
+            sum(burst.rows_read for burst in booked), "rows", f"{of_server}, in a container that holds {KEPT_TURNS}"
+        ),
+        awake_per_booked_turn=_of_booked(sum(burst.ms for burst in booked), "ms", of_server),
         key_reads_per_turn=Measured(value=1, unit="reads", source=KEY_READS),
         cpu_per_turn=Measured(value=round(turn * 1e3, 3), unit="ms", source=f"{slope}, at 0 deltas"),
         cpu_per_delta=Measured(
@@ -144,13 +195,19 @@ def _coefficients(turns: int, connected: int, few: Run, many: Run, paced: Run) -
     )
 
 
+def _of_booked(sum_: float, unit: str, source: str) -> Measured:
+    return Measured(value=round(sum_ / BOOKED_TURNS, 3), unit=unit, source=source)
+
+
 def counted(turns: int = TURNS_MAX) -> EdgeCoefficients:
-    """Counts in a Worker of its own."""
-    with TemporaryDirectory() as folder:
-        server = EdgeServer(edge_tools(), Path(folder), LEASE_SECONDS="60")
+    """Counts in Workers of its own."""
+    tools = edge_tools()
+    with TemporaryDirectory() as folder, TemporaryDirectory() as other:
+        booked = anyio.run(measure_booked, tools, Path(other))
+        server = EdgeServer(tools, Path(folder), LEASE_SECONDS="60")
         server.start()
         try:
-            return anyio.run(measure, server, turns)
+            return anyio.run(measure, server, turns, booked)
         finally:
             server.stop()
 

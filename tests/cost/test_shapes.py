@@ -27,6 +27,10 @@ AT_THE_EDGE = msgspec.structs.replace(
         rows_per_turn=measured(3),
         rows_read_per_turn=measured(1_000),
         awake_per_turn=measured(15),
+        object_requests_per_booked_turn=measured(3.8),
+        rows_per_booked_turn=measured(4),
+        rows_read_per_booked_turn=measured(2_000),
+        awake_per_booked_turn=measured(20),
         key_reads_per_turn=measured(0.5),
         cpu_per_turn=measured(4),
         cpu_per_delta=measured(10),
@@ -72,14 +76,14 @@ def test_the_edge_is_billed_beyond_what_its_plan_includes() -> None:
     assert price["plan"] == 5
     assert price["requests of Workers"] == 0
     assert price["CPU of Workers"] == pytest.approx(2.4)
-    assert price["requests of objects"] == pytest.approx(13.35)
+    # A call of a tool in every twentieth turn needs a machine, which books the calls of the models, too.
+    assert price["requests of objects"] == pytest.approx((30 * 3.8 + 6 - 1) * 0.15)
     assert price["objects awake"] == 0
     # One for each of 6 million connections, and for every second turn.
     assert price["lookups of keys"] == pytest.approx((6 + 15 - 10) * 0.5)
     assert price["storage of objects"] == pytest.approx((12 + 180 - 5) * 0.2)
-    assert price["rows written"] == pytest.approx(40)
-    assert price["rows read"] == pytest.approx(5)
-    # A call of a tool in every twentieth turn needs a machine.
+    assert price["rows written"] == pytest.approx(70)
+    assert price["rows read"] == pytest.approx(35)
     assert price["server for sandboxes, 2 vCPU, 4 GB"] == 12
 
 
@@ -87,6 +91,10 @@ def test_text_is_stored_at_the_edge_too_and_without_sandboxes_no_server_is_neede
     lines, _ = bill_of("edge", Workload(text_bytes=13_000, tools=0), AT_THE_EDGE, PRICES)
     assert {line.name: line.amount for line in lines}["storage of objects"] == pytest.approx(12 + 90 * 13.7)
     assert not [line for line in lines if line.unit == "server"]
+    price = {line.name: line.price for line in lines}
+    assert price["requests of objects"] == pytest.approx((30 * 2.8 + 6 - 1) * 0.15)
+    assert price["rows written"] == pytest.approx(40)
+    assert price["rows read"] == pytest.approx(5)
 
 
 @pytest.mark.parametrize(("shape", "remedy"), [("cluster", "bench.cost"), ("edge", "bench.edge")])

@@ -34,6 +34,11 @@ class EdgeCoefficients(Record, rename=None):
     rows_read_per_turn: Measured
     awake_per_turn: Measured
     """Milliseconds that the object of the container is awake."""
+    object_requests_per_booked_turn: Measured
+    """With a server that books the calls: each turn has an alarm, which sends them."""
+    rows_per_booked_turn: Measured
+    rows_read_per_booked_turn: Measured
+    awake_per_booked_turn: Measured
     key_reads_per_turn: Measured
     """Lookups of the key of an open connection; opening it is another one."""
     cpu_per_turn: Measured

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from agentvm.cost.coefficients import Coefficients
+from agentvm.cost.coefficients import Coefficients, EdgeCoefficients, Measured
 from agentvm.cost.needs import BUSY_SHARE, GB_BYTES, Needs, needs_of, sandboxes_at_once
 from agentvm.cost.prices import Machine, Metered, PriceTable
 from agentvm.cost.workload import Workload
@@ -117,6 +117,7 @@ def _edge(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bil
     sandboxes, problem = _sandboxes(workload, measured, prices)
     if problem is not None:
         return (), problem
+    requests, rows, rows_read, awake = _of_turn(edge, booked=bool(sandboxes))
     return (
         BillLine(name="plan", amount=1, unit="plan", price=rates.plan.price, source=rates.plan.source, by="1 plan"),
         _metered("requests of Workers", rates.requests, (visits, "connections", edge.worker_requests_per_connection.value)),
@@ -129,19 +130,19 @@ def _edge(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bil
         _metered(
             "requests of objects",
             rates.object_requests,
-            (turns, "turns", edge.object_requests_per_turn.value),
+            (turns, "turns", requests.value),
             (visits, "connections", edge.object_requests_per_connection.value),
         ),
         _metered(
             "objects awake",
             rates.object_gb_seconds,
-            (turns, "turns", edge.awake_per_turn.value / 1e3 * OBJECT_BYTES / GB_BYTES),
+            (turns, "turns", awake.value / 1e3 * OBJECT_BYTES / GB_BYTES),
         ),
         _metered(
             "lookups of keys", rates.key_reads, (visits, "connections", 1), (turns, "turns", edge.key_reads_per_turn.value)
         ),
-        _metered("rows written", rates.rows_written, (turns, "turns", edge.rows_per_turn.value)),
-        _metered("rows read", rates.rows_read, (turns, "turns", edge.rows_read_per_turn.value)),
+        _metered("rows written", rates.rows_written, (turns, "turns", rows.value)),
+        _metered("rows read", rates.rows_read, (turns, "turns", rows_read.value)),
         _metered(
             "storage of objects",
             rates.storage_gb,
@@ -150,6 +151,14 @@ def _edge(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bil
         ),
         *sandboxes,
     ), None
+
+
+def _of_turn(edge: EdgeCoefficients, *, booked: bool) -> tuple[Measured, Measured, Measured, Measured]:
+    """The requests, rows, rows read and milliseconds of an object for a turn; where there is a server, it books the calls."""
+    if booked:
+        of_requests, of_rows = edge.object_requests_per_booked_turn, edge.rows_per_booked_turn
+        return of_requests, of_rows, edge.rows_read_per_booked_turn, edge.awake_per_booked_turn
+    return edge.object_requests_per_turn, edge.rows_per_turn, edge.rows_read_per_turn, edge.awake_per_turn
 
 
 def _sandboxes(workload: Workload, measured: Coefficients, prices: PriceTable) -> Bill:
