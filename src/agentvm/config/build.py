@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 from agentvm.config.conflicts import faults_of, place_of
@@ -43,14 +44,27 @@ def _tree(values: Values) -> dict[str, Any]:
 
 def _group(kind: type[G], tree: Mapping[str, Any], **more: Any) -> G:
     values: dict[str, Any] = {}
-    for field in fields(kind):  # type: ignore[arg-type]  # Every group is a dataclass.
-        node = tree.get(camel(field.name))
+    for member, key, group, entry_group in _members(kind):  # type: ignore[arg-type]  # A class is hashable.
+        node = tree.get(key)
         if node is None:
             continue
-        if isinstance(field.type, type) and issubclass(field.type, Group):
-            values[field.name] = _group(field.type, node)
-        elif isinstance(inner := named_kind(field.type), type):
-            values[field.name] = {name: _group(inner, entry) for name, entry in node.items()}
+        if group is not None:
+            values[member] = _group(group, node)
+        elif entry_group is not None:
+            values[member] = {name: _group(entry_group, entry) for name, entry in node.items()}
         else:
-            values[field.name] = node
+            values[member] = node
     return kind(**values, **more)
+
+
+@cache
+def _members(kind: type[Group]) -> tuple[tuple[str, str, type[Group] | None, type[Group] | None], ...]:
+    """The name of each field of a group, its key, and the group that it is, or that each entry of it is."""
+    return tuple(
+        (field.name, camel(field.name), _group_of(field.type), _group_of(named_kind(field.type)))
+        for field in fields(kind)  # type: ignore[arg-type]  # Every group is a dataclass.
+    )
+
+
+def _group_of(kind: Any) -> type[Group] | None:
+    return kind if isinstance(kind, type) and issubclass(kind, Group) else None

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +35,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 PRICE_NAME_MAX = 200
 COMPARED_KEY_MAX = 128
 """Characters of an unknown key that are compared with the known ones: comparing takes the square of the length."""
+SPLIT_KEYS_MAX = 1_024
+"""Keys whose parts are remembered: an ordinary server has a few hundred, and splits each of them often."""
 
 _SWITCH_WORDS = {"true": "on", "yes": "on", "false": "off", "no": "off"}
 _NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][-+]?\d{1,3})?", re.ASCII)
@@ -73,6 +76,7 @@ def is_group(key: str) -> bool:
     return "*" not in key and any(setting.startswith(f"{key}.") for setting in SETTINGS)
 
 
+@lru_cache(maxsize=SPLIT_KEYS_MAX)
 def split(key: str) -> tuple[str, ...]:
     """The parts of a key; a chosen name is one part, also with dots in it."""
     for prefix in _NAMED_VALUES:

@@ -7,7 +7,7 @@ key in a file, the variable, the flag, the documentation, the JSON Schema, valid
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -17,6 +17,9 @@ from agentvm.model.secret import Secret
 
 Applies = Literal["live", "restart", "boot"]
 """The effect of a change at run time: at once, with the next start, or never, because it is needed before the database."""
+
+NAMES_MAX = 1_024
+"""Names whose form in JSON is remembered: there are a few hundred, and each start asks for all of them."""
 
 TenantValue = Literal["no", "any", "lower"]
 """Whether a tenant may have a value of its own: no, any, or only a lower one."""
@@ -172,6 +175,7 @@ def named_kind(kind: Any) -> Any:
     return parts[1] if len(parts) == 2 and parts[0] is str else None
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def camel(name: str) -> str:
     """Returns the name of a field as in files and in JSON."""
     head, *tail = name.split("_")

@@ -6,6 +6,7 @@ segment `{name:path}` takes all that is left.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse
@@ -73,17 +74,12 @@ class Router:
         return Match(node.template, node.routes, dict(zip(node.names, values, strict=True)))
 
     def _add(self, route: HttpRoute) -> None:
-        node, names = self._root, []
-        for segment in (segment for segment in route.path.split("/") if segment):
-            if segment.startswith("{"):
-                name, _, kind = segment[1:-1].partition(":")
-                names.append(name)
-                if kind == "path":
-                    node.rest = node = node.rest or _Node()
-                    continue
-                if node.name is None:
-                    node.name = _Node()
-                node = node.name
+        node, names = self._root, _names(route.path)
+        for segment in _segments(route.path):
+            if segment.endswith(":path}"):
+                node.rest = node = node.rest or _Node()
+            elif segment.startswith("{"):
+                node.name = node = node.name or _Node()
             else:
                 word = node.words.get(segment)
                 if word is None:
@@ -91,10 +87,20 @@ class Router:
                 node = word
         if route.method in node.routes:
             raise RuntimeError(f"{route.method} {route.path} is declared twice")
-        if node.routes and node.names != tuple(names):
+        if node.routes and node.names != names:
             raise RuntimeError(f"{route.path} and {node.template} name their segments differently")
-        node.template, node.names = route.path, tuple(names)
+        node.template, node.names = route.path, names
         node.routes[route.method] = route
+
+
+@cache
+def _segments(template: str) -> tuple[str, ...]:
+    return tuple(segment for segment in template.split("/") if segment)
+
+
+@cache
+def _names(template: str) -> tuple[str, ...]:
+    return tuple(segment[1:-1].partition(":")[0] for segment in _segments(template) if segment.startswith("{"))
 
 
 def _find(node: _Node, segments: list[str], index: int, values: list[str]) -> _Node | None:

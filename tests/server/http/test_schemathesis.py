@@ -3,6 +3,7 @@
 A route that is added is asked by itself. What is tried follows from the document alone, so it is the same each time.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import load_all_checks, not_a_server_error
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.generation.meta import CoveragePhaseData
 from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.support.examples import examples
@@ -27,6 +29,8 @@ from agentvm.server.http import described
 
 EXAMPLES = examples(0, 100)
 """Random ones of each route in a night, besides those that follow from its bounds."""
+VARIANTS = examples(1, 100)
+"""Requests with the same fault in the same place of a route, such as a number and a list where text belongs."""
 
 SCHEMA = schemathesis.openapi.from_dict(described())
 # The key is sent with all of them; that none is let in without is a check of its own.
@@ -43,6 +47,8 @@ class Place:
     client: requests.Session
     key: dict[str, str]
     known: dict[str, str]
+    faults: Counter[tuple[object, ...]]
+    """Faults that requests had, by route, place and kind."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,7 @@ def place() -> Iterator[Place]:
             client.trust_env = False
             assert running.first_key is not None
             key = {"Authorization": f"Bearer {running.first_key.reveal()}"}
-            yield Place(running.url, client, key, people(running.url, client, key))
+            yield Place(running.url, client, key, people(running.url, client, key), Counter())
 
 
 def people(url: str, client: requests.Session, key: dict[str, str]) -> dict[str, str]:
@@ -84,6 +90,16 @@ def aim(case: schemathesis.Case[Any], known: dict[str, str]) -> None:
         path.update({name: known[name] for name in path if name in known and len(str(path[name])) % 2})
 
 
+def fault_of(case: schemathesis.Case[Any]) -> tuple[object, ...] | None:
+    """The route, the place in its request and the kind of what is wrong with a request; None when it is in order."""
+    if case.meta is None or case.meta.generation.mode is not GenerationMode.NEGATIVE:
+        return None
+    about = case.meta.phase.data
+    if not isinstance(about, CoveragePhaseData):
+        return None
+    return case.method, case.path, about.parameter_location, about.parameter, about.location, about.description
+
+
 @settings(
     deadline=None,
     derandomize=True,
@@ -93,6 +109,10 @@ def aim(case: schemathesis.Case[Any], known: dict[str, str]) -> None:
     suppress_health_check=list(HealthCheck),
 )
 def ask(case: schemathesis.Case[Any], place: Place) -> None:
+    if (fault := fault_of(case)) is not None:
+        place.faults[fault] += 1
+        if place.faults[fault] > VARIANTS:
+            return
     aim(case, place.known)
     reply = case.call(base_url=place.url, session=place.client, headers=place.key, timeout=60)
     # Some rules no schema can tell: a cursor is good for one list, a slug is free or taken.
