@@ -141,7 +141,9 @@ class World:
 
     async def say(self, agent: Agent, text: str) -> str:
         """Sends and releases; returns the turn's id."""
-        accepted = await agent.receive(text)
+        # As those do who have found it: it may not leave memory meanwhile.
+        with agent.in_use():
+            accepted = await agent.receive(text)
         agent.release(accepted)
         return accepted.state.turn_id
 
