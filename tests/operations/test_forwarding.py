@@ -7,10 +7,11 @@ from tests.cluster.talking import Talker
 
 from agentvm.errors import AgentBusy
 from agentvm.errors.cluster import NodeSilent
-from agentvm.model.ids import ImageId, SessionId, TurnId
+from agentvm.model.ids import AgentId, ImageId, SessionId, TurnId
 from agentvm.operations import forwarding
-from agentvm.operations.agent import AgentInterrupt
+from agentvm.operations.agent import AgentDestroy, AgentGet, AgentInterrupt, AgentList
 from agentvm.operations.forwarding import FORWARDED
+from agentvm.operations.image import ImageGet, ImageList, ImageRun
 from agentvm.operations.table import BY_NAME
 from agentvm.vm import AgentVM
 
@@ -75,6 +76,31 @@ async def test_a_message_without_a_key_is_not_sent_again_when_its_node_falls_sil
     heard = [event for event in await a.until("turn_response", 3) if event["type"] == "user_message"]
     assert [event["data"]["content"] for event in heard] == ["hold it", "and then", "at last"]
     assert heard[-1]["context"]["turnId"] == sent.turn_id
+
+
+async def test_an_agent_that_runs_on_another_node_is_listed_shown_and_online(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    assert not (await b.ask(ImageList(container_id="home"))).records[0].online
+    sent = await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    agent_id = AgentId(sent.agent_id)
+    # Idle on this node, where an earlier turn ran; it works on the other.
+    await b.ask(ImageRun(image_id=ImageId(image_id)))
+    (listed,) = (await b.ask(AgentList(container_id="home"))).agents
+    assert (listed.agent_id, listed.session_id, listed.state) == (agent_id, session_id, "running")
+    assert (await b.ask(AgentGet(agent_id=agent_id))).state == "running"
+    await b.ask(AgentDestroy(agent_id=agent_id))
+    assert (await b.ask(AgentList(container_id="home"))).agents == ()
+    assert not (await b.ask(AgentGet(agent_id=agent_id))).exists
+    again = await a.send(image_id, "hold it")
+    seen = (await b.ask(ImageGet(image_id=ImageId(image_id)))).record
+    assert seen is not None
+    assert (seen.online, seen.agent_id) == (True, again.agent_id)
+    gate.opened.set()
+    await a.until("turn_response", 2)
 
 
 async def test_a_turn_is_stopped_from_another_node(nodes: tuple[AgentVM, AgentVM]) -> None:

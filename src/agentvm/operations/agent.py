@@ -33,6 +33,10 @@ class AgentGetReply(Reply):
     answers_as: str | None = None
     """The agent of the image that answers since a handoff, by its URI; absent for the image's own."""
 
+    def joined(self, other: "AgentGetReply") -> "AgentGetReply":
+        """The reply of the node that runs a turn of it, if it has one."""
+        return other if other.exists else self
+
 
 class AgentGet(Request[AgentGetReply]):
     agent_id: AgentId
@@ -57,6 +61,11 @@ async def get(context: Context, request: AgentGet) -> AgentGetReply:
 
 class AgentListReply(Reply):
     agents: tuple[AgentRecord, ...]
+
+    def joined(self, other: "AgentListReply") -> "AgentListReply":
+        """Both lists, without the agents of this one that run on the other node."""
+        there = {agent.agent_id for agent in other.agents}
+        return AgentListReply(agents=(*(agent for agent in self.agents if agent.agent_id not in there), *other.agents))
 
 
 class AgentList(Request[AgentListReply]):

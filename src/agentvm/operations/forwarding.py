@@ -26,10 +26,13 @@ RETRY_INTERVAL_SECONDS = 0.1
 
 STOPPING = frozenset({"agent.interrupt", "agent.destroy", "agent.destroy_all", "image.stop"})
 """Operations that are carried out wherever the turns run that they are about."""
+READING = frozenset({"agent.get", "agent.list"})
+"""Operations whose reply is joined with those of the nodes that run such turns."""
 NAMING = frozenset({"cluster.drain"})
 """Operations that are carried out on the node that they name."""
 FORWARDED = (
     STOPPING
+    | READING
     | NAMING
     | {"message.send", "message.edit", "message.regenerate", "session.rewind", "tool.answer", "file.write", "file.delete"}
 )
@@ -69,6 +72,8 @@ async def run_or_forward(operation: Operation, context: Context, request: Reques
         if named in mailbox.membership.up - {mailbox.membership.node_id}:
             return await _ask(mailbox, named, operation, context, request)
         return await operation.function(context, request)
+    if operation.name in READING:
+        return await _read(mailbox, operation, context, request)
     if operation.name in STOPPING:
         nodes = await _runners(mailbox, context, request)
         replies = [await _ask(mailbox, node, operation, context, request) for node in nodes]
@@ -98,6 +103,17 @@ async def run_or_forward(operation: Operation, context: Context, request: Reques
                 pass
         # Also while this node is about to take over, which takes a moment.
         await anyio.sleep(RETRY_INTERVAL_SECONDS)
+
+
+async def _read(mailbox: "Mailbox", operation: Operation, context: Context, request: Request[Any]) -> Any:
+    reply = await operation.function(context, request)
+    for node in await _runners(mailbox, context, request):
+        try:
+            reply = reply.joined(await _ask(mailbox, node, operation, context, request))
+        except SessionMoved:
+            # It has ended: it runs nothing now.
+            continue
+    return reply
 
 
 def forwarded(name: str, context: Context, request: Request[Any]) -> Forwarded:

@@ -8,7 +8,7 @@ from agentvm.blueprint.image import apply_config, references
 from agentvm.errors import ContainerForbidden, ImageNotFound
 from agentvm.model.base import record_from
 from agentvm.model.definition import DEFAULT_TOOLS, Rendered
-from agentvm.model.ids import ImageId, SessionId
+from agentvm.model.ids import ImageId, SessionId, agent_id_of
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.message import Message
@@ -102,8 +102,8 @@ async def list_of_container(context: Context, request: ImageList) -> ImageListRe
         context.join(container_id, follow=True)
     images = [image for container_id in containers for image in await context.store.container(container_id).list_images()]
     images.sort(key=lambda image: image.created_at, reverse=True)
-    records = tuple(image_record(context, image, with_config=False) for image in images)
-    return ImageListReply(records=records, subscriptions=_listen(context, images))
+    records = await _with_other_nodes(context, [image_record(context, image, with_config=False) for image in images])
+    return ImageListReply(records=tuple(records), subscriptions=_listen(context, images))
 
 
 class ImageBrowse(PageRequest):
@@ -131,7 +131,7 @@ async def browse(context: Context, request: ImageBrowse) -> ImagesPage:
         images, next_cursor = await context.images.page(request.container_id, request.cursor, request.limit)
     else:
         images, next_cursor = await context.images.tagged(request.container_id, request.tag), None
-    records = [image_record(context, image, with_config=False) for image in images]
+    records = await _with_other_nodes(context, [image_record(context, image, with_config=False) for image in images])
     behind = [await context.images.count_behind(image) for image in images]
     items = [msgspec.structs.replace(record, behind=count) for record, count in zip(records, behind, strict=True)]
     return ImagesPage(items=items, next_cursor=next_cursor)
@@ -159,7 +159,7 @@ async def get(context: Context, request: ImageGet) -> ImageGetReply:
     if stored is None:
         return ImageGetReply(record=None)
     image = stored[1]
-    record = image_record(context, image)
+    (record,) = await _with_other_nodes(context, [image_record(context, image)])
     if context.peer is None:
         record = msgspec.structs.replace(record, behind=await context.images.count_behind(image))
     return ImageGetReply(record=record, subscriptions=_listen(context, [image]))
@@ -257,6 +257,20 @@ def _effective(context: Context, image: Image) -> EffectiveConfig:
 
 def _turn_limits(limits: Limits) -> TurnLimits:
     return record_from(TurnLimits, limits, tokens=limits.turn_tokens, cost=limits.turn_cost_nano, seconds=limits.turn_seconds)
+
+
+async def _with_other_nodes(context: Context, records: Sequence[ImageRecord]) -> Sequence[ImageRecord]:
+    """In a cluster, an image is online as well while another node runs a turn of its default session."""
+    offline = [record.session_id for record in records if not record.online]
+    if context.vm.membership is None or not offline:
+        return records
+    running = await context.vm.membership.nodes.running(context.tenant_id, offline)
+    return [
+        msgspec.structs.replace(record, online=True, agent_id=agent_id_of(record.session_id))
+        if record.session_id in running
+        else record
+        for record in records
+    ]
 
 
 def image_record(context: Context, image: Image, *, with_config: bool = True) -> ImageRecord:

@@ -124,6 +124,7 @@ WHERE {_THESE} AND runner = ?1 AND tail_of IS NULL AND tenant_id || ' ' || sessi
 RETURNING tenant_id, session_id
 """
 _report = msgspec.json.Decoder(NodeReport)
+_RUNNING = f"SELECT session_id FROM sessions WHERE runner IS NOT NULL AND tenant_id = ? AND session_id IN ({items_of('?')})"
 _RUNNERS = "SELECT DISTINCT runner FROM sessions WHERE runner IS NOT NULL AND tenant_id = ?"
 
 SessionKey = tuple[TenantId, SessionId]
@@ -295,6 +296,12 @@ class NodeStore:
             return next((runner for (runner,) in connection.fetch(_RUNNER, (tenant_id, session_id))), None)
 
         return await self._database.read(read)
+
+    async def running(self, tenant_id: TenantId, sessions: Iterable[SessionId]) -> frozenset[SessionId]:
+        """Those of the sessions in which some node runs a turn."""
+        args = (tenant_id, _listed(sessions))
+        rows = await self._database.read(lambda connection: connection.fetch(_RUNNING, args))
+        return frozenset(session_id for (session_id,) in rows)
 
     async def runners(self, scope: TurnScope) -> frozenset[int]:
         """The nodes that run such turns."""
