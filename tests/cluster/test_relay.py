@@ -9,9 +9,10 @@ from tests.cluster.conftest import Gate
 from tests.cluster.talking import Talker
 from tests.faults.process import until
 
+from agentvm.cluster import relay
 from agentvm.cluster.relay import EventRelay
 from agentvm.errors.cluster import FENCED, NodeFenced, SessionMoved
-from agentvm.model.ids import SessionId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.operations.context import HttpDetails, context_of
 from agentvm.operations.file import FRAME_MAX_BYTES, FileDelete, FileList, FilePut, FileWrite, put
 from agentvm.storage.base import Committed
@@ -126,6 +127,62 @@ async def test_who_has_heard_more_elsewhere_waits_for_the_commit_whose_outcome_t
             assert log.committed < after
             unknown.set()
     await talker.until("turn_response")
+
+
+async def test_who_has_heard_the_message_elsewhere_waits_for_the_commit_that_accepts_it(
+    nodes: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "CATCH_UP_SECONDS", 0.0)
+    node, talker = nodes[0], Talker(nodes[0])
+    image_id, session_id = await talker.create()
+    where = (DEFAULT_TENANT, ContainerId("home"), SessionId(session_id))
+    log = await node.runtime.journal.open(*where)
+    commit, unknown = node.store.commit, anyio.Event()
+
+    async def commit_late(*args: Any, **rest: Any) -> Committed:
+        committed = await commit(*args, **rest)
+        await unknown.wait()
+        return committed
+
+    monkeypatch.setattr(node.store, "commit", commit_late)
+
+    async def read_on() -> None:
+        assert not (await node.runtime.replay.read(*where, 1)).lost
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talker.send, image_id, "hello")
+            await until(lambda: log.head > log.committed)
+            tasks.start_soon(read_on)
+            await anyio.wait_all_tasks_blocked()
+            unknown.set()
+    talker.listen(session_id, 0)
+    await talker.until("turn_response")
+
+
+async def test_a_node_that_looks_slowly_denies_no_cursor_of_another(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    b.listen(session_id)
+    await a.send(image_id, "hold it")
+    await b.until("text_delta")
+
+    async def look_later(_: EventRelay) -> None:
+        return
+
+    monkeypatch.setattr(EventRelay, "_look", look_later)
+    monkeypatch.setattr(relay, "CATCH_UP_SECONDS", 0.0)
+    await a.send(image_id, "and then")
+    await a.until("turn_request", 2)
+    last = a.cursors()[-1]
+    where = (DEFAULT_TENANT, ContainerId("home"), SessionId(session_id))
+    with anyio.fail_after(60):
+        missed = await nodes[1].runtime.replay.read(*where, last)
+    assert (missed.lost, missed.last) == (False, last)
+    gate.opened.set()
+    await a.until("turn_response", 2)
 
 
 async def test_a_cursor_that_only_another_node_can_have_given_is_not_denied_before_this_one_knows_that_it_is_up(
