@@ -298,7 +298,7 @@ class NodeStore:
         return await self._database.read(read)
 
     async def running(self, tenant_id: TenantId, sessions: Iterable[SessionId]) -> frozenset[SessionId]:
-        """Those of the sessions in which some node runs a turn."""
+        """Sessions among these in which some node runs a turn."""
         args = (tenant_id, _listed(sessions))
         rows = await self._database.read(lambda connection: connection.fetch(_RUNNING, args))
         return frozenset(session_id for (session_id,) in rows)
