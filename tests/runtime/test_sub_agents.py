@@ -203,6 +203,7 @@ async def test_a_wait_of_a_sub_agent_is_shown_at_the_root_and_answered_there() -
         (child,) = await children(world)
         (told,) = [event for event in heard if event["type"] == "tool_waiting"]
         assert (told["context"]["sessionId"], told["data"]["sessionId"]) == (world.image.session_id, child.session_id)
+        assert heard[-1]["data"]["waits"] == [told["data"]["waitId"]]
         waits = world.store.tenant(DEFAULT_TENANT).waits((world.image.container_id,))
         page = await waits.list_page(session_id=world.image.session_id, state="open", after=0, limit=10)
         assert [(wait.wait_id, wait.kind) for _, wait in page] == [(told["data"]["waitId"], "approval")]

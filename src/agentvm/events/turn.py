@@ -42,7 +42,8 @@ class TurnSuspended(TurnEvent):
 
 
 class TurnParked(TurnEvent):
-    """Every open call of the turn waits for an answer; it continues with their answers. `waits` are the open ones."""
+    """Every open call of the turn waits for an answer; it continues with their answers. `waits` are the open ones, those of
+    sub-agents too."""
 
     type = "turn_parked"
     turn_id: TurnId

@@ -40,6 +40,8 @@ from agentvm.runtime.waiting import Waiting, answer_events, denied_event, waitin
 from agentvm.tools.base import ANSWER_TIMEOUT_SECONDS, ConsentRequired, InputRequired, Question
 
 _INLINE = Placed(tier="inline")
+TOLD_WAITS_MAX = 100
+"""Waits of sub-agents that the event of a parked turn names."""
 _Done = tuple[ToolCall, Run | ToolOutcome, Ended | None]
 """A call, its run or outcome, and its end."""
 
@@ -200,13 +202,22 @@ class CallRunner:
         parked = TurnParked(
             turn_id=now.turn_id,
             message_id=now.user_message_id,
-            waits=tuple(wait.wait_id for wait in waits),
+            waits=tuple(wait.wait_id for wait in await self._answerable(waits)),
             active=accepted.active_ms(),
             timestamp=self._ports.clock(),
         )
         # User interfaces of 1.x accept the next message only after the end of the conversation.
         await self._ports.journal.emit(self._log, (ConversationEnd(reason="completed"), parked), accepted.scope)
         accepted.parked = True
+
+    async def _answerable(self, waits: Sequence[ToolWait]) -> Sequence[ToolWait]:
+        """Returns the waits that people can answer: instead of one for a sub-agent those of the sub-agents below."""
+        if all(wait.kind != "child" for wait in waits):
+            return waits
+        log = self._log
+        store = self._ports.store.tenant(log.tenant_id).waits((log.container_id,))
+        page = await store.list_page(session_id=log.session_id, state="open", after=0, limit=TOLD_WAITS_MAX)
+        return [wait for _, wait in page] or waits
 
     async def _execute(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
         """Runs the calls side by side. Results are sent as they arrive."""
