@@ -110,6 +110,11 @@ async def test_a_key_that_the_provider_does_not_take_makes_no_image() -> None:
         lying = {"container": "shop", "config": {"model": "scripted/x", "hasApiKey": True}}
         made = await world.ask("POST", "/v1/images", lying, key=world.acme.admin)
         assert "ownKey" not in made.body["image"]["config"]
+        mistyped = {"container": "shop", "config": {"model": "openai/gpt-x", "apikey": KEY}}
+        refused = await world.ask("POST", "/v1/images", mistyped, key=world.acme.admin)
+        assert (refused.code, KEY in refused.raw.decode()) == ("invalid_input", False)
+        path = f"/v1/images/{made.body['image']['imageId']}"
+        assert (await world.ask("PUT", path, {"updates": {"apikey": KEY}}, key=world.acme.admin)).code == "invalid_input"
         empty = {"container": "shop", "config": {"model": "openai/gpt-x", "apiKey": ""}}
         assert (await world.ask("POST", "/v1/images", empty, key=world.acme.admin)).code == "invalid_input"
         assert await sealed(world) == []

@@ -16,9 +16,11 @@ import msgspec
 from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.errors.validation import explain
+from agentvm.model.image import ImageConfig
 from agentvm.model.turn import TurnOptions
 from agentvm.operations.context import Context
 from agentvm.operations.http_face import HttpFace
+from agentvm.operations.image_build import ImageUpdates
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.exchange import HttpError, HttpRequest
 from agentvm.sharing.reservation import ConnectionReservation
@@ -41,8 +43,21 @@ class _StrictOptions(TurnOptions, frozen=True, forbid_unknown_fields=True):
     """Options of a turn in which every member is known."""
 
 
-class _ChoosingBody(msgspec.Struct, frozen=True):
-    options: _StrictOptions
+class _StrictConfig(ImageConfig, frozen=True, forbid_unknown_fields=True):
+    """The config of an image in which every member is known."""
+
+
+class _StrictUpdates(ImageUpdates, frozen=True, forbid_unknown_fields=True):
+    """Changes of an image in which every member is known."""
+
+
+class _StrictBody(msgspec.Struct, frozen=True):
+    options: _StrictOptions | None = None
+    config: _StrictConfig | None = None
+    updates: _StrictUpdates | None = None
+
+
+_LENIENT = {"options": TurnOptions, "config": ImageConfig, "updates": ImageUpdates}
 
 
 class Pace:
@@ -118,13 +133,13 @@ def decode_body(body: bytes, kind: type[S], max_values: int | None = None) -> S:
     return decoded
 
 
-def check_options(content: bytes, body: object) -> None:
-    """Refuses unknown options of a turn: the wire of AgentX lets them pass, and people mistype their names."""
-    if isinstance(getattr(body, "options", None), TurnOptions):
+def check_names(content: bytes, body: object) -> None:
+    """Refuses unknown members of options and of images: the wire of AgentX lets them pass, and people mistype their names."""
+    if any(isinstance(getattr(body, name, None), kind) for name, kind in _LENIENT.items()):
         try:
-            msgspec.json.decode(content, type=_ChoosingBody)
+            msgspec.json.decode(content, type=_StrictBody)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"The body is invalid: {explain(error, _ChoosingBody)}") from None
+            raise InvalidInput(f"The body is invalid: {explain(error, _StrictBody)}") from None
 
 
 def _unread() -> InvalidInput:

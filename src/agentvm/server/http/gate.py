@@ -34,7 +34,7 @@ from agentvm.server.exchange import HttpError, HttpRequest, HttpResponse, Write,
 from agentvm.server.http.body import (
     BODY_MAX_BYTES,
     PIECE_BYTES,
-    check_options,
+    check_names,
     decode_body,
     hold,
     pieces,
@@ -203,7 +203,7 @@ class HttpGate:
                 context.http.body = content
             else:
                 body = decode_body(content, face.body, face.http.max_values)
-                check_options(content, body)
+                check_names(content, body)
             del content
             if getattr(body, "stream", False):
                 # Before the operation: what it begins for a stream that is refused then would be begun again by each attempt.
