@@ -40,7 +40,7 @@ from agentvm.runtime.waiting import Waiting, answer_events, denied_event, waitin
 from agentvm.tools.base import ANSWER_TIMEOUT_SECONDS, ConsentRequired, InputRequired, Question
 
 _INLINE = Placed(tier="inline")
-TOLD_WAITS_MAX = 100
+NAMED_WAITS_MAX = 100
 """Waits of sub-agents that the event of a parked turn names."""
 _Done = tuple[ToolCall, Run | ToolOutcome, Ended | None]
 """A call, its run or outcome, and its end."""
@@ -216,7 +216,7 @@ class CallRunner:
             return waits
         log = self._log
         store = self._ports.store.tenant(log.tenant_id).waits((log.container_id,))
-        page = await store.list_page(session_id=log.session_id, state="open", after=0, limit=TOLD_WAITS_MAX)
+        page = await store.list_page(session_id=log.session_id, state="open", after=0, limit=NAMED_WAITS_MAX)
         return [wait for _, wait in page] or waits
 
     async def _execute(self, actions: Sequence[tuple[ToolCall, Run | ToolOutcome]]) -> None:
