@@ -66,12 +66,12 @@ async function findIdentity(): Promise<void> {
   }
 }
 
-/** Applies the styles, which the document only fetches, so that its frame is painted before they have come. */
+/** Applies the styles, which the document fetches as those of print, so that its frame is painted before they have come. */
 async function applyStyles(): Promise<void> {
-  const link = document.querySelector<HTMLLinkElement>('link[rel="preload"][as="style"]');
+  const link = document.querySelector<HTMLLinkElement>('link[media="print"]');
   if (link === null) return;
-  const ended = new Promise((resolve) => (link.onload = link.onerror = resolve));
-  link.rel = "stylesheet";
+  const ended = link.sheet === null && new Promise((resolve) => (link.onload = link.onerror = resolve));
+  link.media = "all";
   await ended;
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { largest } from "../src/ui/series.ts";
-import { distance, exactMoney, money, short } from "../src/words/format.ts";
+import { distance, exactMoney, languageOf, money, short } from "../src/words/format.ts";
 
 test("money has as many digits as tell it from nothing, and the exact amount has all", () => {
   assert.deepEqual([1, 12, 123_456, 3_812_000, 10_000_000, 500_000_000].map(money), ["$0.000000001", "$0.000000012", "$0.0001235", "$0.003812", "$0.01", "$0.50"]);
@@ -19,4 +19,9 @@ test("counts and distances are short in both languages", () => {
 test("small series are one", () => {
   const series = [1, 2, 3, 4, 5, 6, 7].map((value) => ({ name: String(value), values: [value, 0] }));
   assert.deepEqual(largest(series, "others").map(({ name, values }) => [name, values[0]]), [["7", 7], ["6", 6], ["5", 5], ["4", 4], ["others", 6]]);
+});
+
+test("the letters of a text tell its language, where only one has them", () => {
+  const texts = ["Where is the cursor?", "游标在哪里？", "用 kubectl 查看 pods", "The word 游标 means cursor", "カーソルはどこ？", "커서는 어디에?", "Où est le curseur ?", "أين المؤشر؟", "", "42"];
+  assert.deepEqual(texts.map(languageOf), ["en", "zh-CN", "zh-CN", "en", "ja", "ko", "", "", "", ""]);
 });

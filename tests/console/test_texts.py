@@ -201,6 +201,8 @@ async def test_a_search_of_chinese_words_marks_them_and_opens_at_the_message(ope
             assert "".join(await marks.all_inner_texts()) == words
             await page.locator(".hits a").first.click()
             await expect(page.locator(".item-marked .answer")).to_have_text(answer)
+            # For the fonts of Chinese and the voice of a reader, whatever the language of the page.
+            await expect(page.locator(".item-marked .answer")).to_have_attribute("lang", "zh-CN")
 
 
 async def test_a_wide_table_scrolls_and_keeps_its_words_whole(open_page: Open) -> None:

@@ -1,5 +1,9 @@
 from tests.server.http.fixtures import open_world
 
+from agentvm.model.principal import MEMBER, Principal
+from agentvm.operations.dispatch import answer
+from agentvm.operations.session import SessionSetTitle
+
 
 async def test_what_was_done_is_listed_newest_first_with_who_and_from_where() -> None:
     async with open_world() as world:
@@ -20,6 +24,15 @@ async def test_what_was_done_is_listed_newest_first_with_who_and_from_where() ->
             "address": "10.0.0.7",
             "requestId": put.headers["x-request-id"],
         }
+
+
+async def test_a_command_is_listed_with_the_object_that_it_names() -> None:
+    async with open_world() as world:
+        image = (await world.ask("POST", "/v1/images", {"container": "c1", "config": {}}, key=world.acme.admin)).body["image"]
+        peer = world.vm.attach(Principal(tenant_id=world.acme.tenant_id, permissions=MEMBER, containers=("c1",)))
+        await answer(peer, SessionSetTitle(session_id=image["sessionId"], title="Orders"), "r")
+        (newest, *_) = (await world.ask("GET", "/v1/audit", key=world.acme.admin)).items
+        assert (newest["action"], newest["target"], newest["result"]) == ("session.change", image["sessionId"], "ok")
 
 
 async def test_the_log_is_read_in_pages_and_by_action() -> None:

@@ -5,6 +5,7 @@ import { onOpen } from "../link/socket.ts";
 import { archive, putAway, restore } from "../state/sessions.ts";
 import { Button } from "../ui/button.tsx";
 import { Page } from "../ui/page.tsx";
+import { Section } from "../ui/parts.tsx";
 import { Bones, More } from "../ui/shown.tsx";
 import { attempt } from "../ui/toast.tsx";
 import { when } from "../words/format.ts";
@@ -29,18 +30,21 @@ export default function Archive(): JSX.Element {
         ))}
       </ul>
       <More more={kept.more} />
-      {gone.rows !== undefined && <h2>{words.value.deletedOnes}</h2>}
-      {gone.rows?.length === 0 && <p class="empty">{words.value.deletedNothing}</p>}
-      <ul class="lines" aria-label={words.value.deletedOnes}>
-        {gone.rows?.map((row) => (
-          <li key={row.sessionId}>
-            <span class="line-name" dir="auto">{nameOf(row)}</span>
-            {row.restorableUntil !== undefined && <time>{words.value.gone(date(row.restorableUntil))}</time>}
-            <Button onClick={() => attempt(restore(row.sessionId).then(() => Promise.all([gone.load(), kept.load()])))}>{words.value.restore}</Button>
-          </li>
-        ))}
-      </ul>
-      <More more={gone.more} />
+      {gone.rows !== undefined && (
+        <Section title={words.value.deletedOnes}>
+          {gone.rows.length === 0 && <p class="empty">{words.value.deletedNothing}</p>}
+          <ul class="lines" aria-label={words.value.deletedOnes}>
+            {gone.rows.map((row) => (
+              <li key={row.sessionId}>
+                <span class="line-name" dir="auto">{nameOf(row)}</span>
+                {row.restorableUntil !== undefined && <time>{words.value.gone(date(row.restorableUntil))}</time>}
+                <Button onClick={() => attempt(restore(row.sessionId).then(() => Promise.all([gone.load(), kept.load()])))}>{words.value.restore}</Button>
+              </li>
+            ))}
+          </ul>
+          <More more={gone.more} />
+        </Section>
+      )}
     </Page>
   );
 }

@@ -9,7 +9,7 @@ import { Button, IconButton } from "../ui/button.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Problem } from "../ui/problem.tsx";
 import { attempt, toast } from "../ui/toast.tsx";
-import { clock, duration, money } from "../words/format.ts";
+import { clock, duration, languageOf, money } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 import { may } from "../routes.ts";
 import { Citations } from "./citations.tsx";
@@ -156,7 +156,7 @@ function Question({ item, open }: { item: UserItem; open: OpenConversation }): J
           </span>
         )}
       </div>
-      <div class="said" dir="auto">{item.text}</div>
+      <div class="said" dir="auto" lang={languageOf(item.text)}>{item.text}</div>
       <Files files={item.files} containerId={open.about.value?.containerId ?? ""} />
       {item.clientKey !== undefined && item.files.length > 0 && <Progress clientKey={item.clientKey} />}
       {item.refused && (
@@ -235,7 +235,7 @@ function LiveAnswer({ item, open }: { item: AnswerItem; open: OpenConversation }
 
 function Answer({ item }: { item: AnswerItem }): JSX.Element {
   return (
-    <div class={item.live ? "answer answer-live" : "answer"}>
+    <div class={item.live ? "answer answer-live" : "answer"} lang={languageOf(item.text)}>
       {item.thinking !== "" && (
         <details class="thinking">
           <summary>{words.value.thinking}</summary>

@@ -4,7 +4,7 @@ import { drafted } from "../state/drafts.ts";
 import { answering, hasMore, sessions, showMore } from "../state/sessions.ts";
 import { IconButton } from "../ui/button.tsx";
 import { Icon } from "../ui/icons.tsx";
-import { More } from "../ui/shown.tsx";
+import { Bones, More } from "../ui/shown.tsx";
 import { when } from "../words/format.ts";
 import { language, words } from "../words/index.ts";
 
@@ -28,6 +28,7 @@ export function SessionList({ open, onNew }: Props): JSX.Element {
         <h2>{words.value.chat}</h2>
         <IconButton icon="plus" label={words.value.newChat} onClick={onNew} />
       </header>
+      {all === undefined && <Bones />}
       {all?.length === 0 && <p class="empty">{words.value.emptyList}</p>}
       {groups.map(([name, rows]) =>
         rows.length === 0 ? null : (

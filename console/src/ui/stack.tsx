@@ -51,19 +51,21 @@ export function Stack({ title, steps, series, format }: Props): JSX.Element {
         />
       ) : (
         <div class="stack-field" aria-hidden="true">
-          <span class="stack-top">{format(sums.some((sum) => sum > 0) ? top : 0)}</span>
+          <p class="stack-now">{hovered === undefined ? "" : `${steps[hovered]} · ${format(sums[hovered]!)}`}</p>
+          <p class="stack-scale">{(sums.some((sum) => sum > 0) ? [top, top / 2, 0] : [0]).map((value) => <span key={value}>{format(value)}</span>)}</p>
           <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" onPointerMove={(event) => setHovered(place(event))} onPointerLeave={() => setHovered(undefined)}>
             <path class="stack-grid" d={`M0 ${HEIGHT}H${WIDTH}M0 ${HEIGHT / 2}H${WIDTH}M0 0H${WIDTH}`} />
             {series.map(({ name }, index) => <path key={name} class={`c${index + 1}`} d={bars(series, index, steps.length, width, top)} />)}
           </svg>
-          <span class="stack-from">{steps[0]}</span>
-          <span class="stack-now">{hovered === undefined ? "" : `${steps[hovered]} · ${format(sums[hovered]!)}`}</span>
-          <span class="stack-to">{steps.at(-1)} UTC</span>
+          <p class="stack-steps">{marks(steps).map((step) => <span key={step}>{step}{step === steps.at(-1) && " UTC"}</span>)}</p>
         </div>
       )}
     </figure>
   );
 }
+
+/** The steps that are named below the bars: the ends, and three between them. */
+const marks = (steps: readonly string[]): string[] => [...new Set([0, 0.25, 0.5, 0.75, 1].map((part) => steps[Math.round(part * (steps.length - 1))]!))];
 
 /** The bars of one series, each on top of those before it. */
 function bars(series: readonly Series[], index: number, steps: number, width: number, top: number): string {

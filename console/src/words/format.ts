@@ -64,3 +64,12 @@ export function inLanguage(text: string, language: string): string {
   const fitting = sentences.filter((sentence) => /\p{Script=Han}/u.test(sentence) === isChinese && sentence !== "");
   return fitting.length === 0 ? text : fitting.join(isChinese ? "" : " ");
 }
+
+/** The language of a text by the letters of its beginning, for fonts and voices; empty for letters that many languages have. */
+export function languageOf(text: string): string {
+  const start = text.slice(0, 400);
+  const count = (letters: RegExp) => start.match(letters)?.length ?? 0;
+  const [han, kana, hangul] = [count(/\p{Script=Han}/gu), count(/\p{Script=Hiragana}|\p{Script=Katakana}/gu), count(/\p{Script=Hangul}/gu)];
+  if (han + kana + hangul < count(/\p{Script=Latin}+/gu)) return /[\u00C0-\u024F]/u.test(start) ? "" : "en";
+  return kana > 0 ? "ja" : hangul > 0 ? "ko" : han > 0 ? "zh-CN" : "";
+}

@@ -19,7 +19,7 @@ export const zh: Words = {
   draft: "草稿",
   dropHere: "松开即可添加附件",
   exportChat: "导出为 Markdown",
-  exportArchive: "导出为归档",
+  exportArchive: "导出为归档文件",
   forkedNow: "对话在分支中继续",
   forkWith: "换一个智能体继续",
   forkWithNothing: "没有其他智能体可用。",

@@ -19,6 +19,7 @@ logger = get_logger(__name__)
 
 DISCLOSED = "message.read"
 """The action of an operator who reads content of another tenant."""
+_OBJECTS = ("session_id", "image_id", "container_id")
 AUDIT_SECONDS = 10.0
 """A request that is being cancelled waits this long for its entry in the audit log."""
 OPEN = (
@@ -44,6 +45,8 @@ async def execute(operation: Operation, context: Context, request: Request[Any])
     if operation.audit is None:
         await admit(operation, context)
         return await run_or_forward(operation, context, request)
+    # A command has no path that names its object.
+    context.target = context.target or next((name for key in _OBJECTS if (name := getattr(request, key, None))), "")
     async with audited(operation, context):
         await admit(operation, context)
         return await run_or_forward(operation, context, request)

@@ -58,7 +58,7 @@ export default function Ledger({ query, go }: PageProps): JSX.Element {
               rows={rows}
               keyOf={({ number }) => String(number)}
               columns={[
-                { head: `${text.time} (UTC)`, cell: ({ at }) => new Date(at).toISOString().slice(0, 19).replace("T", " ") },
+                { head: text.timeUtc, cell: ({ at }) => new Date(at).toISOString().slice(0, 19).replace("T", " ") },
                 { head: text.user, cell: ({ userId }) => <bdi>{userId === undefined ? "—" : (names.get(userId) ?? userId)}</bdi> },
                 { head: text.model, cell: ({ driver, model }) => <code>{driver}/{model}</code> },
                 { head: text.tokensIn, isFigure: true, cell: ({ usage }) => usage.inputTokens.toLocaleString(lang) },

@@ -1,4 +1,4 @@
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { request } from "../../link/http.ts";
 import { identity } from "../../link/who.ts";
@@ -25,10 +25,12 @@ interface Props {
   /** The names of users, where the keys of several are shown. */
   names?: Map<string, string>;
   mayCreate: boolean;
+  /** The frame around the table: `tools` go beside its heading. */
+  children: (tools: ComponentChildren, table: JSX.Element) => JSX.Element;
 }
 
 /** Keys, what can be done with each, and how another is made. */
-export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Element {
+export function KeyTable({ tenant, userId, names, mayCreate, children }: Props): JSX.Element {
   const keys = useList<Key>(withQuery("/v1/auth/keys", { tenant, userId }));
   const [dialog, setDialog] = useState<{ kind: "new" } | { kind: "rotate" | "revoke"; key: Key } | undefined>(undefined);
   const text = peopleWords.value;
@@ -36,9 +38,9 @@ export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Eleme
   const isOver = (key: Key) => key.revokedAt !== undefined || (key.expiresAt !== undefined && key.expiresAt <= now);
   const isOwn = (key: Key) => key.keyId === identity.value?.keyId;
   const close = () => setDialog(undefined);
-  return (
+  return children(
+    mayCreate && <Button primary onClick={() => setDialog({ kind: "new" })}>{text.newKey}</Button>,
     <>
-      {mayCreate && <p><Button primary onClick={() => setDialog({ kind: "new" })}>{text.newKey}</Button></p>}
       <Shown of={keys}>
         {(rows) =>
           rows.length === 0 ? (
@@ -85,7 +87,7 @@ export function KeyTable({ tenant, userId, names, mayCreate }: Props): JSX.Eleme
           <p>{text.revokeHint}</p>
         </Confirm>
       )}
-    </>
+    </>,
   );
 }
 

@@ -12,8 +12,10 @@ import { TenantChoice } from "../../ui/tenant.tsx";
 export default function Keys({ query, go }: PageProps): JSX.Element {
   const { tenant } = query;
   return (
-    <Page title={words.value.pages.keys} tools={<TenantChoice whole={identity.value?.tenant ?? ""} go={go} />}>
-      <KeyTable key={tenant} tenant={tenant} names={useNames(tenant)} mayCreate />
-    </Page>
+    <KeyTable key={tenant} tenant={tenant} names={useNames(tenant)} mayCreate>
+      {(tools, table) => (
+        <Page title={words.value.pages.keys} tools={<><TenantChoice whole={identity.value?.tenant ?? ""} go={go} />{tools}</>}>{table}</Page>
+      )}
+    </KeyTable>
   );
 }

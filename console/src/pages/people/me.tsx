@@ -46,9 +46,9 @@ export default function Me(): JSX.Element {
         </Section>
       )}
       {who?.userId !== undefined && (
-        <Section title={text.myKeys}>
-          <KeyTable tenant={undefined} userId={who.userId} mayCreate={may("keys:admin")} />
-        </Section>
+        <KeyTable tenant={undefined} userId={who.userId} mayCreate={may("keys:admin")}>
+          {(tools, table) => <Section title={text.myKeys} tools={tools}>{table}</Section>}
+        </KeyTable>
       )}
       {who?.auth === "on" && <Devices />}
     </Page>

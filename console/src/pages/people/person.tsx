@@ -95,9 +95,9 @@ export default function Person({ params, query, go }: PageProps): JSX.Element {
             <Shown of={quotas}>{(rows) => <QuotaTable quotas={rows} tenant={tenant} userId={one.userId} onChanged={quotas.reload} />}</Shown>
           </Section>
           {may("keys:admin") && (
-            <Section title={words.value.pages.keys}>
-              <KeyTable tenant={tenant} userId={one.userId} mayCreate={one.status === "active"} />
-            </Section>
+            <KeyTable tenant={tenant} userId={one.userId} mayCreate={one.status === "active"}>
+              {(tools, table) => <Section title={words.value.pages.keys} tools={tools}>{table}</Section>}
+            </KeyTable>
           )}
           <UsagePlot title={words.value.pages.usage} tenant={tenant} by="user" span="30d" only={one.userId} />
           {dialog === "suspend" && (

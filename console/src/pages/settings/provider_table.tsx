@@ -17,7 +17,7 @@ export function ProviderTable({ rows }: { rows: readonly ProviderRow[] }): JSX.E
       keyOf={({ name }) => name}
       columns={[
         { head: text.provider, cell: ({ name, role }) => <><code>{name}</code> {role !== undefined && <span class="chip">{text.roles[role]}</span>}</> },
-        { head: text.model, cell: ({ defaultModel, driver, baseUrl }) => <><code>{defaultModel}</code> <span class="hint">{driver}{baseUrl === undefined ? "" : ` · ${baseUrl}`}</span></> },
+        { head: text.model, cell: ({ name, defaultModel, driver, baseUrl }) => <><code>{defaultModel}</code> <span class="hint">{[driver === name ? undefined : driver, baseUrl].filter(Boolean).join(" · ")}</span></> },
         { head: text.state, cell: (row) => <State row={row} /> },
         { head: text.lastError, cell: ({ lastError }) => (lastError === undefined ? NOTHING : <><code>{lastError}</code> <span class="hint">{text.providerErrors[lastError] ?? ""}</span></>) },
         { head: text.failures, isFigure: true, cell: ({ calls, failures, consecutiveFailures }) => (calls === undefined ? consecutiveFailures : `${failures ?? 0} / ${calls}`) },

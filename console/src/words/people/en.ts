@@ -316,6 +316,7 @@ export const en = {
   tenantPages: "Pages of the tenant",
   theme: "Colours",
   time: "Time",
+  timeUtc: "Time (UTC)",
   tokens: "Tokens",
   tokensIn: "Tokens in",
   tokensOut: "Tokens out",

@@ -131,7 +131,7 @@ export const zh: SettingsWords = {
   layer: "层",
   layers: {
     default: "默认", file: "文件", environment: "环境变量", flag: "启动参数", code: "程序", override: "在此修改", tenant: "为租户修改",
-    server: "服务器", derived: "推导", unset: "未设置",
+    server: "服务器", derived: "自动推断", unset: "未设置",
   },
   layersTitle: "值的来源",
   layersHint: "以最后一层为准。",
@@ -200,7 +200,7 @@ export const zh: SettingsWords = {
   secretsNothing: "还没有机密。可为工具或模型服务设置一个。",
   setting: "设置项",
   showRequest: "日志条目",
-  since: (time: string) => `自 ${time}`,
+  since: (time: string) => `自 ${time} 起`,
   state: "状态",
   states: { ok: "正常", limited: "限流", down: "不可用", unknown: "尚未调用" },
   stored: "已保存",
