@@ -4,7 +4,7 @@ import { messagesOf } from "./body.ts";
 import { containerBatch, deletedBatch, registeredBatch, stoppedBatch } from "./batches.ts";
 import { EdgeError, agentNotFound, imageNotFound, invalid, shorten } from "./errors.ts";
 import { tell } from "./events.ts";
-import { changed, cleared, clientDataOf, createdBatch, digestOf, newImage, updatedBatch } from "./images.ts";
+import { changed, cleared, clientDataOf, createdBatch, digestOf, newImage, storable, updatedBatch } from "./images.ts";
 import { placeIn, random, type Place } from "./ids.ts";
 import { contentOf, type Data, objectOf, optionalText, refuseGiven, text } from "./input.ts";
 import type { Link } from "./link.ts";
@@ -98,12 +98,12 @@ export async function updateImage(peer: Peer, imageId: string, updates: Data): P
   const definition = changed(peer.env, image.definition, updates);
   const description = optionalText(updates, "description") ?? image.description;
   const clientData = clientDataOf(updates) ?? image.clientData;
-  const updated: Image = {
+  const updated = storable({
     ...image,
     name: optionalText(updates, "name") ?? image.name, definition, digest: await digestOf(definition), updatedAt: Math.max(Date.now(), image.updatedAt + 1),
     ...(description === undefined ? {} : { description }),
     ...(clientData === undefined ? {} : { clientData }),
-  };
+  });
   const batch = updatedBatch(updated);
   await link.stub.putImage(updated, batch, peer.id);
   peer.deliver(batch);

@@ -60,8 +60,9 @@ export class Container extends DurableObject<Env> {
     return this.#burst("containers", () => this.#store.containers(after, limit));
   }
 
+  /** Without their tools: those of many images are too much for a reply. */
   async images(): Promise<records.Image[]> {
-    return this.#burst("images", () => this.#store.images());
+    return this.#burst("images", () => this.#store.images().map((image) => ({ ...image, definition: { ...image.definition, tools: [] } })));
   }
 
   async image(imageId: string): Promise<records.Image | undefined> {

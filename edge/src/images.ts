@@ -1,11 +1,12 @@
 /** Images — builds of definitions: created, changed, listed and shown. */
 
 import { type Env, modelOf } from "./env.ts";
-import { EdgeError, invalid, shorten } from "./errors.ts";
+import { BODY_MAX_BYTES } from "./body.ts";
+import { EdgeError, invalid, shorten, tooLarge } from "./errors.ts";
 import { type Batch, tell } from "./events.ts";
 import { sha256 } from "./ids.ts";
 import { readImageFile } from "./image_file.ts";
-import { type Data, optionalNumber, optionalObject, optionalText, refuseGiven } from "./input.ts";
+import { bytesOf, type Data, optionalNumber, optionalObject, optionalText, refuseGiven } from "./input.ts";
 import type { Definition, Image, ToolDefinition } from "./records.ts";
 
 const DEFAULT_DEFINITION = "default";
@@ -70,13 +71,19 @@ export async function newImage(env: Env, tenant: string, containerId: string, im
   const at = Date.now();
   const description = optionalText(config, "description") ?? own;
   const clientData = clientDataOf(config);
-  return {
+  return storable({
     imageId, sessionId, containerId, name: optionalText(config, "name") ?? DEFAULT_NAME,
     ...(description === undefined ? {} : { description }),
     definitionName, digest: await digestOf(definition), definition,
     ...(clientData === undefined ? {} : { clientData }),
     createdAt: at, updatedAt: at,
-  };
+  });
+}
+
+/** An image that the object can store: it is one row. */
+export function storable(image: Image): Image {
+  if (bytesOf(JSON.stringify(image)) > BODY_MAX_BYTES) throw tooLarge(`An image has at most ${BODY_MAX_BYTES.toLocaleString("en-US")} bytes at the edge, with its prompt and its tools`);
+  return image;
 }
 
 /** Data of the client's own, which are kept as they are. */

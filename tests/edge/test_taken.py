@@ -56,6 +56,15 @@ async def test_every_member_of_an_image_can_be_changed_and_taken_away(url: str, 
     assert wrong["errorCode"] == "invalid_input"
 
 
+async def test_an_image_that_no_row_holds_is_refused(url: str, edge: EdgeServer) -> None:
+    edge.add_file("large.avmimage", image_file(prompt="é" * 1_000_000))
+    async with client(url) as alice:
+        refused = await alice.request("image_create_request", containerId="c1", config={"definition": "large"})
+        assert (await alice.request("image_list_request", containerId="c1"))["records"] == []
+    assert refused["errorCode"] == "input_too_large"
+    assert "1,900,000 bytes" in refused["error"]
+
+
 async def test_what_a_file_says_is_not_taken_away(url: str, edge: EdgeServer) -> None:
     edge.add_file("brief.avmimage", image_file())
     async with client(url) as alice:
