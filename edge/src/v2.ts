@@ -128,8 +128,12 @@ export class RpcPeer {
     this.#sends.delete(turnId);
   }
 
-  #sendFailed(error: EdgeError, { imageId, instanceId }: Data): void {
-    const told = { type: "error", source: "runtime", category: "error", intent: "notification", context: { instanceId, imageId }, timestamp: Date.now() };
+  #sendFailed(error: EdgeError, { imageId, instanceId, agentId }: Data): void {
+    const named = [instanceId, agentId, imageId].find((id) => typeof id === "string" && id !== "") as string | undefined;
+    // An event without an instance would be taken for one of every conversation.
+    if (named === undefined) return;
+    const context = { instanceId: named.replace(/^(img|agent)_/, "inst_"), imageId };
+    const told = { type: "error", source: "runtime", category: "error", intent: "notification", context, timestamp: Date.now() };
     const event = { ...told, data: { message: error.message, errorCode: error.code } };
     this.#write(JSON.stringify({ jsonrpc: "2.0", method: "stream.event", params: { topic: "global", event } }));
   }

@@ -9,7 +9,7 @@ import pytest
 from tests.compat.test_replay_2x import NAMES, differing
 from tests.support.edge_answers import played
 from tests.support.provider import ScriptedProvider
-from tests.support.replay_2x import Playing, load, recorded_calls
+from tests.support.replay_2x import Playing, load, recorded_calls, unlike_recorded
 from tests.support.rpc_client import RpcClient
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -68,3 +68,5 @@ async def test_a_recorded_client_is_answered(name: str, url: str, provider: Scri
         await played_now.play(records)
     assert played_now.problems == [], "\n".join(played_now.problems)
     assert played_now.used == set(differs)
+    events = [event for client in played_now.clients.values() for event in client.events]
+    assert list(unlike_recorded(records, events)) == []

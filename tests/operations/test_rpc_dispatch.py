@@ -59,10 +59,11 @@ async def test_every_refused_send_is_also_told_by_an_event_of_its_image() -> Non
         assert (await client.refused("message.send", imageId=image_id))[0] == -32602
         assert (await client.refused("message.send", content="x"))[0] == -32602
         assert (await client.refused("message.send", instanceId="inst_gone", content="x"))[0] == -32602
+        assert (await client.refused("message.send", agentId="agent_old", content="x"))[0] == -32602
         errors = [event for event in client.events if event["type"] == "error"]
         # Clients would show an event without an instance in every conversation.
-        assert [event["context"].get("imageId") for event in errors] == ["img_none", image_id, None]
-        named = ["inst_none", image_id.replace("img_", "inst_"), "inst_gone"]
+        assert [event["context"].get("imageId") for event in errors] == ["img_none", image_id, None, None]
+        named = ["inst_none", image_id.replace("img_", "inst_"), "inst_gone", "inst_old"]
         assert [event["context"].get("instanceId") for event in errors] == named
         assert (await client.ask("image.messages", imageId=image_id))["messages"] == []
 

@@ -147,7 +147,7 @@ def _refuse(peer: Peer, call: RpcCall, error: AgentVMError) -> None:
     logger.info("command_refused", code=error.code, error=str(error), tenant_id=peer.tenant_id)
     if call.method == SEND:
         named = _named(call)
-        instance_id = named.instance_id or named.agent_id
+        instance_id = named.instance_id or (named.agent_id and instance_of(named.agent_id))
         if instance_id or named.image_id:
             # An event that names neither would be taken for one of every conversation.
             peer.channel.send(encode_send_error(problem, error.code, named.image_id, instance_id, peer.vm.clock()))
