@@ -1,7 +1,6 @@
 """AgentVM — the composition root: the only file that knows every part."""
 
 import hashlib
-import platform
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -176,7 +175,7 @@ async def _open_store(config: ServerConfig, clock: Clock, stack: AsyncExitStack)
         url, cluster = config.system.database.reveal(), config.cluster
         if cluster.enabled != "on":
             return await stack.enter_async_context(open_postgres(url, _key_check(config))), None
-        shared = open_shared(url, cluster.name or platform.node() or "node", VERSION, _key_check(config))
+        shared = open_shared(url, config.node_name, VERSION, _key_check(config))
         store, nodes = await stack.enter_async_context(shared)
         opened = open_membership(nodes, lease_seconds=cluster.lease_seconds, clock=clock)
         return store, await stack.enter_async_context(opened)
@@ -304,7 +303,7 @@ async def _open_hearing(vm: AgentVM, membership: Membership, stack: AsyncExitSta
     name = (await vm.store.describe_database()).name
     cluster = hashlib.sha256(server_key.check_value + name.encode()).hexdigest()[:16]
     addresses = parse_addresses(settings.nats.reveal())
-    opened = open_nats(addresses, Seal(server_key.bus), f"avm.{cluster}", settings.name or platform.node() or "node")
+    opened = open_nats(addresses, Seal(server_key.bus), f"avm.{cluster}", vm.config.node_name)
     return Hearing(await stack.enter_async_context(opened), membership)
 
 

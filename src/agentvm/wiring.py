@@ -238,12 +238,11 @@ async def open_tools(
 
 def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
     tenancy, config = services.tenancy, services.settings.config
-    address = (config.system.public_url or f"http://localhost:{config.system.port}").rstrip("/")
     return OAuthSettings(
         credentials=SealedCredentials(store=tenancy.store, vault=tenancy.vault, clock=clock),
-        redirect_uri=f"{address}{CALLBACK}",
+        redirect_uri=f"{config.address}{CALLBACK}",
         # Authorization servers fetch it, so it must be public.
-        client_metadata_url=f"{address}{CLIENT}" if address.startswith("https://") else None,
+        client_metadata_url=f"{config.address}{CLIENT}" if config.address.startswith("https://") else None,
         clock=lambda: clock() / 1000,
         anonymous=not config.authenticates,
     )

@@ -6,7 +6,9 @@ from tests.config.fakes import layer
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.effective import derive, explain
 from agentvm.config.layers import merge
+from agentvm.config.server import ServerConfig
 from agentvm.model.secret import Secret
+from agentvm.tiers.slots import default_slots
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,17 @@ def test_auto_is_resolved(host: str, auth: str, unpriced: str) -> None:
     assert (derived["system.auth"].value, derived["billing.allowUnpriced"].value) == (auth, unpriced)
     assert host in derived["system.auth"].why
     assert "system.auth" not in derive(merge([layer(system__auth="on")]))
+
+
+def test_values_of_the_machine_and_of_named_providers_are_derived() -> None:
+    provider = {"llm__providers__gw__driver": "openai", "llm__providers__gw__baseUrl": "http://x.test/v1"}
+    derived = derive(merge([layer(system__port=81, cluster__name="first", defaults__timeout=5_000, **provider)]))
+    assert derived["system.publicUrl"].value == "http://localhost:81"
+    assert derived["tools.slots"].value == default_slots()
+    assert "cluster.name" not in derived
+    assert derive(merge([layer()]))["cluster.name"].value == ServerConfig().node_name
+    of_provider = {key.rpartition(".")[2]: item.value for key, item in derived.items() if key.startswith("llm.providers.gw.")}
+    assert of_provider == {"model": "gpt-5.4-mini", "timeout": 5_000, "ownKeys": "off"}
 
 
 def test_values_that_do_not_go_together_derive_nothing() -> None:

@@ -1,10 +1,10 @@
-"""Effective values — the value that the server works with for every setting, its source, and the reason. Pure.
+"""Effective values — the value that the server works with for every setting, its source, and the reason.
 
 A value is set in a layer, or it is the default, or it is derived from other settings, or the setting is unset, with a sentence
 about the effect.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from agentvm.config.build import build
@@ -15,6 +15,7 @@ from agentvm.drivers.registry import default_model
 from agentvm.drivers.weights import default_model_dir
 from agentvm.errors import ConfigInvalid
 from agentvm.model.setting import Setting
+from agentvm.tiers.slots import default_slots
 
 DERIVED, UNSET = "derived", "unset"
 
@@ -50,7 +51,11 @@ def derive(values: Values) -> Mapping[str, EffectiveValue]:
         "llm.modelDir": (str(default_model_dir()), "not set, so the user's cache directory"),
         "llm.provider": provider,
         "llm.model": model,
+        "system.publicUrl": (config.address, "not set, so the port of this machine"),
+        "cluster.name": (config.node_name, "not set, so the name of the machine"),
+        "tools.slots": (default_slots(), "not set, so two for each core"),
         **_access(config),
+        **{key: value for name in config.llm.providers for key, value in _provider(config, name)},
     }
     return {
         key: EffectiveValue(value, DERIVED, f"derived: {why}")
@@ -84,6 +89,15 @@ def _default_model(config: ServerConfig) -> tuple[tuple[str, str], tuple[str | N
         return (provider, why), (model, f"the model of llm.providers.{provider}")
     because = f"llm.provider is {provider}" if config.llm.provider == provider else why
     return (provider, why), (default_model(driver), f"{because}; its default model")
+
+
+def _provider(config: ServerConfig, name: str) -> Iterator[tuple[str, tuple[Value | None, str]]]:
+    """The values that follow for a provider that the operator has configured."""
+    prefix, driver = f"llm.providers.{name}", config.driver_of(name)
+    yield f"{prefix}.driver", (driver, "not set, so its name")
+    yield f"{prefix}.model", (default_model(driver), f"not set, so the default model of {driver}")
+    yield f"{prefix}.timeout", (config.defaults.timeout, "not set, so defaults.timeout")
+    yield f"{prefix}.ownKeys", ("on" if config.takes_own_keys(name) else "off", "auto: on unless baseUrl is set")
 
 
 def _why_provider(config: ServerConfig, provider: str) -> str:

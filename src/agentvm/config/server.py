@@ -4,6 +4,7 @@ The model that answers by default: `llm.provider` names its provider if it is se
 (`openai/gpt-…`); else a key (`llm.apiKey`) means anthropic, a bare `llm.baseUrl` means openai; else the embedded model.
 """
 
+import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,6 +49,16 @@ class ServerConfig(Settings):
     def model_dir(self) -> Path | None:
         """The directory of the embedded model's weights; None for the user's cache directory."""
         return None if self.llm.model_dir is None else Path(self.llm.model_dir)
+
+    @property
+    def address(self) -> str:
+        """The address for links to the server, without a slash at the end."""
+        return (self.system.public_url or f"http://localhost:{self.system.port}").rstrip("/")
+
+    @property
+    def node_name(self) -> str:
+        """The name of this server among the nodes of a cluster."""
+        return self.cluster.name or platform.node() or "node"
 
     @property
     def authenticates(self) -> bool:

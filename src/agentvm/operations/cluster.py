@@ -1,6 +1,5 @@
 """Cluster — the nodes that share the database of this server, and the sessions that each runs."""
 
-import platform
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -127,7 +126,7 @@ def _alone(context: Context) -> ClusterNode:
         ClusterNode,
         vm.report(),
         node_id=0,
-        name=platform.node() or "node",
+        name=vm.config.node_name,
         version=VERSION,
         state="up",
         started_at=vm.monitor.metrics.started_at,

@@ -17,7 +17,7 @@ from agentvm.operations.forwarding import run_or_forward
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
-from agentvm.operations.pages import Limit
+from agentvm.operations.pages import Limit, paged
 from agentvm.protocol.bounds import Bound
 from agentvm.protocol.requests import Reply, Request
 
@@ -62,8 +62,8 @@ class FileList(Request[FileListReply]):
 async def list_of_session(context: Context, request: FileList) -> FileListReply:
     """List the files of a session in the order of their paths."""
     files = await context.session_files.list(request.session_id, request.under, request.cursor or "", request.limit + 1)
-    more = files[request.limit - 1].path if len(files) > request.limit else None
-    return FileListReply(files=files[: request.limit], next_cursor=more)
+    page = paged(files, request.limit, lambda index: files[index].path)
+    return FileListReply(files=tuple(page.items), next_cursor=page.next_cursor)
 
 
 class FileGetReply(Reply):

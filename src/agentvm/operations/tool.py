@@ -11,7 +11,7 @@ from agentvm.model.base import Record, record_from
 from agentvm.model.ids import ContainerId, SessionId, TurnId, UserId
 from agentvm.model.wait import REASON_MAX, AnswerDecision, Question, ToolWait, WaitAnswer, WaitId, WaitKind, WaitLink
 from agentvm.operations.operation import Http, OperationGroup
-from agentvm.operations.pages import PageRequest, number_of
+from agentvm.operations.pages import PageRequest, number_of, paged
 from agentvm.operations.wait_answer import answers_of, check_audience, check_decision
 from agentvm.protocol.requests import Reply, Request
 
@@ -85,12 +85,11 @@ async def list_all(context: "Context", request: ToolWaits) -> ToolWaitsReply:
     Of a session, a container, or all that you may use.
     """
     waits = context.store.waits(await context.sessions.containers(request.container_id))
-    wait_page = await waits.list_page(
+    listed = await waits.list_page(
         session_id=request.session_id, state=request.state, after=number_of(request.cursor) or 0, limit=request.limit + 1
     )
-    page = wait_page[: request.limit]
-    following = str(page[-1][0]) if len(wait_page) > len(page) else None
-    return ToolWaitsReply(waits=tuple(_view(context, wait) for _, wait in page), next_cursor=following)
+    page = paged(listed, request.limit, lambda index: str(listed[index][0]))
+    return ToolWaitsReply(waits=tuple(_view(context, wait) for _, wait in page.items), next_cursor=page.next_cursor)
 
 
 class WaitShow(Request[WaitView]):
