@@ -41,7 +41,7 @@ class RuntimeLink(Protocol):
     def state(self) -> ChannelState: ...
 
     async def connect(self) -> None:
-        """Returns when the channel is open, also again after `disconnect` or a loss."""
+        """Returns when the channel is open, also again after `disconnect` or a loss; within a process it opens only once."""
 
     async def disconnect(self) -> None:
         """Closes the channel until `connect`. Requests fail with `ChannelClosed`, and iterators end."""

@@ -103,7 +103,7 @@ class LocalLink:
 
     def _check_open(self) -> None:
         if self.channel.closing is not None:
-            raise ChannelClosed(f"This link has ended: {self.channel.closing.reason}")
+            raise ChannelClosed(f"This channel has ended ({self.channel.closing.reason}) and does not open again")
 
 
 def _encode(kind: str, value: object) -> msgspec.Raw:
