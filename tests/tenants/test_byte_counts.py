@@ -11,7 +11,9 @@ from tests.tenants.test_quota import ACME, opened
 from agentvm.errors import QuotaExceeded, StoreFailed
 from agentvm.model.account import Quota
 from agentvm.tenants import byte_counts
+from agentvm.tenants.byte_counts import RECOUNT_SHARE
 from agentvm.tenants.quota import Quotas
+from agentvm.tenants.quota_limits import used_of
 
 LIMIT = Quota(metric="storage_bytes", hard=100)
 LARGE_BYTES = 2**40
@@ -63,8 +65,10 @@ async def test_a_count_that_is_soon_made_is_waited_for() -> None:
 
 async def test_nothing_is_counted_while_the_whole_database_leaves_room() -> None:
     count = Count(50, waits=False)
-    async with opened(LIMIT) as (quotas, _, _), counting(quotas, size=70):
+    async with opened(LIMIT) as (quotas, store, clock), counting(quotas, size=70):
         await quotas.store(ACME, None, 10, count)
+        # What others have stored is told to nobody.
+        assert await used_of(LIMIT, store.accounts(ACME), await quotas.book(ACME), clock()) == 0
         async with quotas.adding(ACME, None, "storage_bytes", count, 20):
             assert not count.begun.is_set()
         # The size stands for a count only as long as there is room beside it.
@@ -132,3 +136,21 @@ async def test_a_count_that_failed_is_made_again_by_the_next_message() -> None:
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(QuotaExceeded):
             await quotas.store(ACME, None, 1, Count(0))
+
+
+async def test_a_count_of_containers_that_took_long_is_reused_far_from_the_limit() -> None:
+    counted = 0
+    async with opened(Quota(metric="containers", hard=1_000)) as (quotas, _, clock):
+
+        async def count() -> int:
+            nonlocal counted
+            counted += 1
+            clock.now += 70
+            return 900
+
+        for adding, times in ((1, 1), (1, 1), (90, 2), (1, 2)):
+            await quotas.check(ACME, None, "containers", count, adding)
+            assert counted == times
+        clock.now += 70 * RECOUNT_SHARE
+        await quotas.check(ACME, None, "containers", count)
+        assert counted == 3

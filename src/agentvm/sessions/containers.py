@@ -6,7 +6,7 @@ may use; another user only a container that no other user is bound to.
 
 from dataclasses import dataclass
 
-from agentvm.errors import AccessDenied, ContainerNotFound
+from agentvm.errors import AccessDenied, ContainerNotFound, QuotaExceeded
 from agentvm.events.lifecycle import ContainerCreated, ContainerDeleted
 from agentvm.model.container import Container
 from agentvm.model.ids import ContainerId, UserId
@@ -25,14 +25,17 @@ class Containers:
         """Creates the container if there is none."""
         workspace = self.workspace
         container = workspace.store.container(container_id)
-
-        async def count() -> int:
-            # An existing container is not one more.
-            return -1 if await container.get() is not None else await workspace.accounts.quotas.count_containers()
-
-        now = workspace.clock()
-        async with workspace.tenancy.quotas.adding(workspace.tenant_id, workspace.user_id, "containers", count):
-            created = await container.create(now)
+        if await container.get() is not None:
+            return
+        now, quotas, count = workspace.clock(), workspace.tenancy.quotas, workspace.accounts.quotas.count_containers
+        try:
+            async with quotas.adding(workspace.tenant_id, workspace.user_id, "containers", count):
+                created = await container.create(now)
+        except QuotaExceeded:
+            # The last one that may be may be this very container, if somebody else has just created it.
+            if await container.get() is None:
+                raise
+            return
         if created:
             workspace.announce(container_id, None, ContainerCreated(container_id=container_id, created_at=now))
 

@@ -22,6 +22,9 @@ RECOUNT_MS = 60_000
 RECOUNT_SHARE = 200
 """A count that took long is repeated less often: after this many times its duration."""
 
+NEAR_SHARE = 100
+"""A limit is near when less than this part of the used amount is left of it."""
+
 NEVER_COUNTED_MS = 2**62
 """Time of a byte count that must be repeated before the next use."""
 
@@ -36,6 +39,12 @@ def is_recent(counter: Counter, now: int, adding: int) -> bool:
     if counter.is_upper and not _has_room(counter, adding):
         return False
     return counter.begins <= now < counter.begins + max(RECOUNT_MS, counter.took)
+
+
+def may_be_reused(counter: Counter, now: int, adding: int) -> bool:
+    """Whether a count of rows that took long stands for the next ones, too: not near the limit, where it must be exact."""
+    is_far = _has_room(counter, adding + counter.used // NEAR_SHARE)
+    return is_far and counter.begins <= now < counter.begins + counter.took
 
 
 def _has_room(counter: Counter, adding: int) -> bool:

@@ -39,7 +39,14 @@ from agentvm.tenants.book import (
     window_of,
 )
 from agentvm.tenants.book_reader import EXPORTED, BookReader
-from agentvm.tenants.byte_counts import NEVER_COUNTED_MS, ByteCounts, CountResources, is_recent
+from agentvm.tenants.byte_counts import (
+    NEVER_COUNTED_MS,
+    RECOUNT_SHARE,
+    ByteCounts,
+    CountResources,
+    is_recent,
+    may_be_reused,
+)
 from agentvm.tenants.export_hold import ExportHold, reserved_bytes
 from agentvm.tenants.plans import DEFAULT, Plans
 from agentvm.tenants.quota_parts import Gauge, How, LimitNeed, QuotaParts
@@ -264,10 +271,12 @@ class Quotas:
             async with self._lock.hold((tenant_id, metric)):
                 now = self._clock()
                 for counter in book.applying(user_id, (metric,)):
-                    if metric != "storage_bytes":
+                    if metric == "storage_bytes":
+                        if not is_recent(counter, now, adding):
+                            await self.byte_counts.count(counter, count, adding, counter.used)
+                    elif metric != "containers" or not may_be_reused(counter, now, adding):
                         counter.used, counter.begins = await count(), now
-                    elif not is_recent(counter, now, adding):
-                        await self.byte_counts.count(counter, count, adding, counter.used)
+                        counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
                     refuse_beyond(counter, adding, now)
                     counter.used += adding
                 yield

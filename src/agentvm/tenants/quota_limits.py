@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from agentvm.errors.bounds import QueryTimeout
 from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Quota
 from agentvm.model.ids import UserId
 from agentvm.tenants.book import SPENT, QuotaBook, amount_of, window_of
@@ -38,7 +39,8 @@ def source_of(quota: Quota, explicit: Limits, user_id: UserId | None = None) -> 
 
 
 async def used_of(quota: Quota, accounts: "Accounts", book: QuotaBook, now: int) -> int | None:
-    """Returns the used amount: from the ledger, the number of containers, or a counter. None if nothing was counted yet."""
+    """Returns the used amount: from the ledger, the number of containers, or a counter. None if nothing was counted yet, or
+    if that would take too long."""
     if quota.user_id == EACH_USER:
         return None
     begins = window_of(METRICS[quota.metric], now)[0]
@@ -50,4 +52,10 @@ async def used_of(quota: Quota, accounts: "Accounts", book: QuotaBook, now: int)
     counter = book.counters.get((quota.metric, quota.user_id))
     if counter is None:
         return None
+    if counter.is_upper:
+        # The size of the whole database, of which other tenants have a part.
+        try:
+            return await accounts.quotas.storage_bytes(unhurried=False)
+        except QueryTimeout:
+            return None
     return counter.used if counter.begins >= begins else 0

@@ -84,13 +84,13 @@ class QuotaStore(TenantScope):
     async def remove(self, metric: str, user_id: UserId | None) -> bool:
         return await self._execute(_REMOVE, (self._tenant_id, user_id, metric))
 
-    async def storage_bytes(self) -> int:
+    async def storage_bytes(self, *, unhurried: bool = True) -> int:
         """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
 
         That is messages, attachments, files of sessions, collections, logs, images, sessions, resources, secrets, settings,
-        drafts, read marks, audit entries.
+        drafts, read marks, audit entries. `QueryTimeout` after a while, unless it is `unhurried`.
         """
-        return await self._count(_STORAGE_BYTES, unhurried=True)
+        return await self._count(_STORAGE_BYTES, heavy=True, unhurried=unhurried)
 
     async def count_containers(self) -> int:
         return await self._count(_CONTAINERS)
@@ -103,8 +103,8 @@ class QuotaStore(TenantScope):
         """The bytes exported on that day."""
         return sum(await self._all(lambda row: int(row[0]), _EXPORTED, (self._tenant_id, day)))
 
-    async def _count(self, query: str, *, unhurried: bool = False) -> int:
+    async def _count(self, query: str, *, heavy: bool = False, unhurried: bool = False) -> int:
         def read(connection: Connection) -> int:
             return int(connection.fetch(query, (self._tenant_id,))[0][0])
 
-        return await self._database.read(read, unhurried=unhurried)
+        return await self._database.read(read, heavy=heavy, unhurried=unhurried)
