@@ -7,6 +7,7 @@ without following links when every process of the job has ended.
 import os
 import select
 import signal
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -43,8 +44,8 @@ from agentvm.tiers.launcher_host import JailLink
 GRACE_SECONDS = 5.0
 """Time that a killed job has for being gone, before its launcher is given up."""
 ANSWER_MAX_BYTES = 16 * 1024 * 1024
-CALLS_AT_ONCE_MAX = 32
-"""Calls of one job that are carried out side by side; more are not read."""
+OPEN_CALLS_MAX = 32
+"""Calls of one job that are read and not answered; more are not read."""
 _STDERR_TAIL_BYTES = 8 * 1024
 
 
@@ -67,11 +68,11 @@ class JailedJob:
         self._handlers: dict[int, Callable[[], None]] = {}
         self._calls: HostCalls | None = None
         self._asked = 0
-        self._unanswered = 0
+        self._open_calls = deque[Asking]()
+        """Calls that are not answered; the first is being carried out."""
         self._unchecked = 0
         """Calls among them whose answers the program has already."""
         self._all_checked = anyio.Event()
-        self._answering = anyio.Lock(fast_acquire=True)
 
     def __enter__(self) -> Self:
         return self
@@ -194,40 +195,43 @@ class JailedJob:
             for message in line.receive_ready(CALL_MAX_BYTES - HEADER_BYTES):
                 match message:
                     case Asking():
-                        self._unanswered += 1
+                        self._open_calls.append(message)
                         self._unchecked += message.known
-                        tasks.start_soon(self._answer, message, tasks)
+                        if len(self._open_calls) == 1:
+                            tasks.start_soon(self._answer_all, tasks)
                     case Value(value=value, out_of_memory=out_of_memory):
                         self._value, self._out_of_memory = bytearray(value), out_of_memory
                     case _:
                         raise FrameInvalid
-                if self._unanswered >= CALLS_AT_ONCE_MAX:
+                if len(self._open_calls) >= OPEN_CALLS_MAX:
                     self._drop(line.fileno())
                     return
         except (EOFError, FrameInvalid, OSError):
             self._drop(line.fileno())
 
-    async def _answer(self, asking: Asking, tasks: anyio.abc.TaskGroup) -> None:
-        answer = await self._call(asking)
-        if not asking.known:
-            await self._send(answer)
-        self._unanswered -= 1
-        self._unchecked -= asking.known
-        if self._unanswered == CALLS_AT_ONCE_MAX - 1:
-            self._handle(self.jail.line.fileno(), partial(self._receive, tasks))
-            self._receive(tasks)
-        if not self._unchecked:
-            self._all_checked.set()
+    async def _answer_all(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Carries out the calls one after the other: the program makes one at a time, but for those whose answers it has."""
+        while self._open_calls:
+            asking = self._open_calls[0]
+            answer = await self._call(asking)
+            if not asking.known:
+                await self._send(answer)
+            del self._open_calls[0]
+            self._unchecked -= asking.known
+            if len(self._open_calls) == OPEN_CALLS_MAX - 1:
+                self._handle(self.jail.line.fileno(), partial(self._receive, tasks))
+                self._receive(tasks)
+            if not self._unchecked:
+                self._all_checked.set()
 
     async def _send(self, answer: HostAnswer) -> None:
         if len(answer.value) > ANSWER_MAX_BYTES:
             answer = HostAnswer(id=answer.id, error=f"The result has more than {ANSWER_MAX_BYTES} bytes")
-        async with self._answering:
-            try:
-                await self.jail.line.send(answer)
-            except OSError:
-                # The job has ended meanwhile.
-                pass
+        try:
+            await self.jail.line.send(answer)
+        except OSError:
+            # The job has ended meanwhile.
+            pass
 
     async def _call(self, asking: Asking) -> HostAnswer:
         self._asked += 1
