@@ -249,9 +249,7 @@ def _mcp_sign_in(services: Services, clock: Clock) -> OAuthSettings:
 
 
 def _code_tool(run_code: RunCode) -> Tool:
-    tool = replace(
-        tool_of(run_code), within=lambda sandbox: _code_tool(run_code.within(sandbox)), why_missing=run_code.why_missing
-    )
+    tool = replace(tool_of(run_code), within=lambda sandbox: _code_tool(run_code.within(sandbox)))
     return replace(tool, beside=programs_text) if run_code.runs_programs else tool
 
 

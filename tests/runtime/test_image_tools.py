@@ -257,10 +257,16 @@ async def test_a_machine_without_sandboxes_says_so_and_models_do_not_see_the_too
     monkeypatch.setattr(MeteredJobs, "why_missing", missing)
     driver = ScriptedDriver(in_turn(reply("done")))
     async with open_desk(driver) as desk:
-        config = {"tools": ["run_python", "calculator"]}
+        own = {"js": ("javascript", "1", "javascript"), "log": ("command", '["git", "log"]', "binary:git")}
+        for name, (runtime, entry, _) in own.items():
+            content = {"description": "Own.", "runtime": runtime, "entry": entry, "inputSchema": {"type": "object"}}
+            await desk.publish("tools", name, content)
+        config = {"tools": ["run_python", "calculator", *(f"resource://tools/{name}" for name in own)]}
         built = await desk.ask("image_create", containerId="c1", config=config)
+        engines = {"run_python": "python"} | {name: engine for name, (*_, engine) in own.items()}
         assert built["warnings"] == [
-            "run_python cannot run on this machine, and models do not see it: no python here: use Linux 5.13"
+            f"{name} cannot run on this machine, and models do not see it: no {engine} here: use Linux 5.13"
+            for name, engine in engines.items()
         ]
         await desk.ask("message_send", imageId=built["record"]["imageId"], content="go")
         await desk.hear("turn_response")

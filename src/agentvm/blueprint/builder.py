@@ -47,7 +47,7 @@ class ImageBuilder:
     models: Models
     own_keys: OwnKeys
     tools: Names
-    missing: Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+    missing: Callable[[Collection[str], Rendered], Awaitable[Mapping[str, str]]]
     tools_of_servers: ToolsOfServers
     """Reads the tools of the MCP servers that a config of AgentX 1.x names."""
 
@@ -67,7 +67,9 @@ class ImageBuilder:
                 await self.check(agent, keyed=config.has_api_key)
             except (DriverNotFound, ToolNotFound) as error:
                 raise InvalidInput(f"{uri}: {error}") from None
-        missing = await self.missing(frozen.definition.tools or ())
+        missing = dict[str, str]()
+        for definition in (frozen.definition, *agents_of(frozen.definition).values()):
+            missing |= await self.missing(definition.tools or (), definition.rendered or Rendered())
         warnings = tuple(f"{name} cannot run on this machine, and models do not see it: {why}" for name, why in missing.items())
         warnings += self._of_other_providers(frozen.definition)
         return replace(frozen, warnings=(*frozen.warnings, *warnings)) if warnings else frozen

@@ -219,6 +219,7 @@ def tool_of(tool: CallableTool, runtime: ToolRuntime = "builtin", *, version: st
         world=tool.world,
         writes_files=bool(getattr(tool, "writes_files", False)),
         has_network=bool(getattr(tool, "has_network", False)),
+        why_missing=getattr(tool, "why_missing", None),
         version=version,
         asks=asks,
     )

@@ -33,6 +33,7 @@ from agentvm.sharing.cache import Cache
 
 logger = get_logger(__name__)
 
+NOT_RENDERED = Rendered()
 TOOL_SETS_MAX = 1_000
 """Combinations of tools that are kept."""
 LISTED_MAX = 40
@@ -171,8 +172,8 @@ class ToolSource(Protocol):
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         """Returns the tools that images of the tenant can name; None for those that every tenant has."""
 
-    async def missing(self, names: Collection[str]) -> Mapping[str, str]:
-        """Returns which of these tools this machine cannot run, and why, with the remedy."""
+    async def missing(self, names: Collection[str], rendered: Rendered = NOT_RENDERED) -> Mapping[str, str]:
+        """Returns which of these tools, of the server and of an image, this machine cannot run, and why, with the remedy."""
 
     def of_spec(self, spec: Mapping[str, object]) -> Tool | None:
         """Returns the tool of a rendered resource; None for a kind that this server cannot run."""
@@ -205,8 +206,8 @@ class ServerTools:
     def names(self, tenant_id: TenantId | None) -> tuple[str, ...]:
         return tuple(self._tools)
 
-    async def missing(self, names: Collection[str]) -> Mapping[str, str]:
-        tools = [tool for name in names if (tool := self._tools.get(name)) is not None and tool.why_missing is not None]
+    async def missing(self, names: Collection[str], rendered: Rendered = NOT_RENDERED) -> Mapping[str, str]:
+        tools = [tool for tool in self._all(names, rendered) if tool.why_missing is not None]
         reasons = [(tool.spec.name, await tool.why_missing()) for tool in tools if tool.why_missing is not None]
         return {name: why for name, why in reasons if why is not None}
 
@@ -219,17 +220,20 @@ class ServerTools:
     def open(self, tenant_id: TenantId, image: Image) -> ToolSet:
         definition = image.definition
         names = self._default if definition.tools is None else tuple(definition.tools)
-        rendered = definition.rendered or Rendered()
-        specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
+        rendered = definition.rendered or NOT_RENDERED
         # Two images with the same digest have the same specs.
-        key = (*names, image.digest) if specs or rendered.sandbox else names
+        key = (*names, image.digest) if rendered.tools or rendered.sandbox else names
         tools = self._sets.get(key)
         if tools is None:
-            # A name that this process does not have is left out: an image may be older than the server.
-            opened = (self._open(name, rendered.sandbox, specs) for name in names)
-            tools = ToolSet([tool for tool in opened if tool is not None])
+            tools = ToolSet(self._all(names, rendered))
             self._sets.put(key, tools)
         return tools
+
+    def _all(self, names: Collection[str], rendered: Rendered) -> list[Tool]:
+        """Returns the tools that this process has: an image may be older than the server."""
+        specs = tuple(_with_sandbox(spec, rendered.sandbox) for spec in rendered.tools)
+        opened = (self._open(name, rendered.sandbox, specs) for name in names)
+        return [tool for tool in opened if tool is not None]
 
     def _open(self, name: str, sandbox: Mapping[str, object] | None, specs: Sequence[Mapping[str, object]]) -> Tool | None:
         # A build gives no tool the name of one of the server; a later server may have gained one of that name.

@@ -33,6 +33,7 @@ class ProcessTier:
         self._layers = layers
         self.report: HostReport | None = None
         """The findings of the first launcher about this machine."""
+        self._offer = NO_LAUNCHER
 
     @property
     def launcher_process_id(self) -> int | None:
@@ -45,7 +46,8 @@ class ProcessTier:
                     self.report = launcher.report
             except TierBroken as error:
                 return msgspec.structs.replace(NO_LAUNCHER, missing=str(error))
-        return NO_LAUNCHER if self.report is None else offer_of(self.report)
+            self._offer = offer_of(self.report) if self.report is not None else NO_LAUNCHER
+        return self._offer
 
     async def run(self, job: Job, calls: HostCalls | None = None) -> JobResult:
         stdin = job.stdin or _input(job) or b""

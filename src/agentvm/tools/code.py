@@ -8,6 +8,7 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
+from agentvm.errors.tool import TierUnavailable
 from agentvm.model.tier import FULL_ENGINES, Job, JobLimits, JobResult
 from agentvm.model.tool import ToolRuntime, World
 from agentvm.resources.sandbox import SandboxLimits
@@ -58,6 +59,19 @@ class CodeTool(TraitsOfTool):
         own = SandboxLimits(timeout_ms=max(1, int(self.traits.timeout_seconds * 1000)))
         return limits_of(self.sandbox.limits, limits_needed(self.needs), own)
 
+    @property
+    def _engine(self) -> str:
+        return engine if (engine := self.needs.engine or "") in FULL_ENGINES else self.runtime
+
+    async def why_missing(self) -> str | None:
+        """Returns why no tier of this machine can run the code, with the remedy; None if one can."""
+        argv = parse_command(self.entry) if self.runtime == "command" else ()
+        try:
+            need = need_of(Job(engine=self._engine, argv=argv, limits=self._limits), self.sandbox, self.needs)
+        except TierUnavailable as error:
+            return str(error)
+        return await self.jobs.why_missing(need.engine)
+
     async def run(self, input: Mapping[str, object], context: CallContext) -> CallResult:
         """Runs the code with the call's input. The result is the value of `run`, or the program's output."""
         is_command = self.runtime == "command"
@@ -66,7 +80,7 @@ class CodeTool(TraitsOfTool):
         }
         secrets = {} if context.secrets is None else await context.secrets.for_code(self.sandbox.hosts)
         job = Job(
-            engine=engine if (engine := self.needs.engine or "") in FULL_ENGINES else self.runtime,
+            engine=self._engine,
             code="" if is_command else self._code(),
             argv=self._argv(values) if is_command else (),
             input=dict(input),

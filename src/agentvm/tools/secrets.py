@@ -8,6 +8,7 @@ The result of the tool is searched for the values that its call received.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import msgspec
 
@@ -164,6 +165,10 @@ class SecretTool:
     @property
     def has_network(self) -> bool:
         return bool(getattr(self.inner, "has_network", False))
+
+    async def why_missing(self) -> str | None:
+        why_missing = getattr(self.inner, "why_missing", None)
+        return None if why_missing is None else cast(str | None, await why_missing())
 
     async def run(self, input: Mapping[str, object], context: CallContext) -> Outcome:
         secrets = CallSecrets(self.grants, self.grantee, TenantId(context.caller.tenant_id), self.names)
