@@ -54,6 +54,14 @@ async def refuse(given: dict[str, object], context: CallContext) -> Outcome:
     return CallResult(type="json", value=[file.path for file in await files.list()])
 
 
+async def move(given: dict[str, object], context: CallContext) -> Outcome:
+    """Moves a file as a program does, whose changes are taken over when it has ended: the old one first."""
+    assert context.files is not None
+    await context.files.delete("log.txt")
+    await context.files.write("moved.txt", bytes(101))
+    raise AssertionError("too many bytes were written")
+
+
 async def never(given: dict[str, object]) -> object:
     raise AssertionError("called without a context")
 
@@ -62,7 +70,7 @@ def writing(name: str, call: object) -> Tool:
     return Tool(spec=tool(name, never).spec, run=never, call=call, writes_files=True, world="closed")  # type: ignore[arg-type]
 
 
-TOOLS = [writing("append", append), writing("remove", remove), writing("refuse", refuse)]
+TOOLS = [writing("append", append), writing("remove", remove), writing("refuse", refuse), writing("move", move)]
 
 
 def files_of(world: World) -> SessionFileStore:
@@ -107,6 +115,16 @@ async def test_limits_and_names_hold_within_one_call() -> None:
         (result,) = [event["data"]["result"] for event in heard if event["type"] == "tool_completed"]
         assert result == ["dir/inner", "y"]
         assert set(await contents(world)) == {"dir/inner", "y"}
+
+
+async def test_a_call_that_fails_halfway_changes_no_file() -> None:
+    calls: list[tuple[str, str, dict[str, object]]] = [("c0", "append", {"text": "x"}), ("c1", "move", {})]
+    driver = ScriptedDriver(in_turn(tool_calls(*calls), reply("done")))
+    async with open_world(driver, tools=TOOLS, limits=Limits(session_files_bytes=100)) as world:
+        await world.say(world.start(), "go")
+        heard = await world.hear("turn_response")
+        assert "file_deleted" not in types(heard)
+        assert await contents(world) == {"log.txt": b"x"}
 
 
 async def test_earlier_states_of_a_file_are_bounded() -> None:

@@ -58,6 +58,10 @@ class CallFiles:
         """Lists these files from now on, whichever the session has: a program that is run again sees those of its first run."""
         self._start = files
 
+    def discard(self) -> None:
+        """Forgets the changes of the call, which has failed: half of them could be a loss, such as a file that was moved."""
+        self._changes.clear()
+
     def keep(self, *, tainted: bool) -> tuple[FileChange, ...]:
         """Returns the changes of the call, which has ended with a result; the calls after it see them.
 

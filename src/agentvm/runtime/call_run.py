@@ -233,11 +233,11 @@ class _Call:
                     return self._charged(await self.keep(outcome, files))
                 self._post_charges()
                 return outcome
-        except AgentVMError as error:
-            return self._charged(ToolOutcome(cut(str(error), limits.tool_output), True))
-        except TimeoutError:
-            seconds = min(tool.timeout_seconds, limits.tool_seconds)
-            return self._charged(ToolOutcome(f"{self._call.name} did not finish within {seconds:g} seconds", True))
+        except (AgentVMError, TimeoutError) as error:
+            files.discard()
+            late = f"{self._call.name} did not finish within {min(tool.timeout_seconds, limits.tool_seconds):g} seconds"
+            text = str(error) if isinstance(error, AgentVMError) else late
+            return self._charged(ToolOutcome(cut(text, limits.tool_output), True))
 
     async def keep(self, result: CallResult, files: CallFiles) -> ToolOutcome:
         """Returns the outcome of a result. A text too long for the model is kept whole among the files of the session."""
