@@ -2,6 +2,7 @@ from agentvm.drivers.base import ToolSpec
 from agentvm.model.message import ToolCall
 from agentvm.runtime.tool import Tool, as_described, with_programs
 from agentvm.runtime.tools import ServerTools, ToolSet
+from agentvm.tools.from_spec import ToolFactory
 
 SCHEMA: dict[str, object] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -33,3 +34,21 @@ def test_a_tool_that_runs_programs_is_described_with_their_tools() -> None:
     program = Tool(spec=READ.spec, run=_run, beside=lambda specs: f"Calls {specs[0].name}.")
     assert with_programs(program, [READ.spec]).spec.description == "Reads.\n\nCalls read_file."
     assert with_programs(program, []) is program
+
+
+def test_a_resource_that_refers_to_another_tool_cannot_loosen_it() -> None:
+    make = ToolFactory(http=None, jobs=None, grants=None, mcp=None).make  # type: ignore[arg-type]  # Nothing is called.
+    inner = {"name": "rm", "description": "d", "runtime": "python", "entry": "1", "inputSchema": SCHEMA, "ask": True}
+    face = {"name": "face", "description": "d", "runtime": "http", "inputSchema": {"type": "object"}}
+    middle = {**face, "entry": "resource://tools/rm@1.0.0", "resolved": {"entry": inner}}
+    uris = ("resource://tools/face@2.0.0", "resource://tools/middle@1.0.0")
+    spec = {**face, "uri": uris[0], "entry": uris[1], "resolved": {"entry": middle}}
+    tool = ServerTools([], make=make).of_spec(spec)
+    assert tool is not None
+    tools = ToolSet([tool])
+    facts = tools.facts(ToolCall(id="c", name="face", input={}))
+    # A rule about Python applies, and an approval is remembered for exactly these versions.
+    assert facts is not None
+    assert (facts.runtime, facts.asks, facts.version) == ("python", True, " ".join([*uris, "resource://tools/rm@1.0.0"]))
+    assert tools.misfits(ToolCall(id="c", name="face", input={"path": 1}))
+    assert not tools.misfits(ToolCall(id="c", name="face", input={"path": "a", "more": 1}))

@@ -67,7 +67,7 @@ class Tool:
     output_schema: Mapping[str, object] | None = None
     """The schema that results must fit."""
     also_fits: Mapping[str, object] | None = None
-    """A second schema of the input: that of a built-in tool which a resource describes otherwise."""
+    """A second schema of the input: that of the tool which a resource describes otherwise."""
     at_provider: tuple[str, ProviderTool] | None = None
     """The driver whose provider runs the tool, and the tool as that provider knows it."""
     agent: str | None = None
@@ -146,10 +146,24 @@ def image_tool(spec: Mapping[str, object], make: MakeTool) -> Tool | None:
     built = make(spec)
     if built is None:
         return None
-    resolved = spec.get("resolved")
-    target = resolved.get("entry", spec) if isinstance(resolved, Mapping) else spec
-    tool = tool_of(built, cast(ToolRuntime, spec["runtime"]), version=version, asks=asks)
-    return replace(tool, output_schema=_schema(target.get("outputSchema")))
+    # What runs decides, not what the resources that refer to it say of themselves.
+    *faces, target = _chain(spec)
+    tool = tool_of(
+        built,
+        cast(ToolRuntime, target["runtime"]),
+        version=" ".join([version, *(str(face["entry"]) for face in faces)]),
+        asks=any(part.get("ask") for part in (*faces, target)),
+    )
+    also_fits = _schema(target.get("inputSchema")) if faces else None
+    return replace(tool, output_schema=_schema(target.get("outputSchema")), also_fits=also_fits)
+
+
+def _chain(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Returns a spec, those that it refers to one after the other, and at last the one that runs."""
+    chain = [spec]
+    while isinstance(resolved := chain[-1].get("resolved"), Mapping) and "entry" in resolved:
+        chain.append(resolved["entry"])
+    return chain
 
 
 def client_tool(spec: ToolSpec) -> Tool:
