@@ -10,12 +10,15 @@ async def test_a_conversation_is_created_used_listed_and_deleted() -> None:
         conversation = await client.conversations.create(
             items=[{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}], metadata={"title": "Rhymes"}
         )
-        assert (await client.conversations.retrieve(conversation.id)).metadata == {"title": "Rhymes"}
+        about = {"title": "Rhymes", "topic": "rain"}
+        assert (await client.conversations.update(conversation.id, metadata=about)).metadata == about
         for model, size in (("default", 3), ("poet", 5), ("poet", 7)):
             response = await client.responses.create(model=model, input="on", conversation=conversation.id)
             assert response.conversation is not None
             assert response.conversation.id == conversation.id
             assert len(served.model.prompts[-1].conversation) == size
+        # Also after it has gone on with another agent, in another session.
+        assert (await client.conversations.retrieve(conversation.id)).metadata == about
         items = await client.conversations.items.list(conversation.id, limit=3)
         assert (len(items.data), items.has_more) == (3, True)
         everything = [item async for item in client.conversations.items.list(conversation.id, order="asc", limit=3)]
@@ -39,7 +42,10 @@ async def test_an_unknown_conversation_or_item_is_not_found() -> None:
 
 async def test_a_conversation_is_renamed_and_given_its_first_messages() -> None:
     async with talking() as (client, served):
-        conversation = await client.conversations.create(metadata={"title": "Rhymes"})
+        conversation = await client.conversations.create(metadata={"topic": "rain"})
+        assert conversation.metadata == {"topic": "rain"}
+        with pytest.raises(openai.BadRequestError, match="at most 16 pairs"):
+            await client.conversations.update(conversation.id, metadata={str(number): "" for number in range(17)})
         assert (await client.conversations.update(conversation.id, metadata={"title": "Verses"})).metadata == {
             "title": "Verses"
         }

@@ -1,11 +1,12 @@
 """Conversations — sessions that a caller creates before it talks in them."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from agentvm.errors import NotFound, Unprocessable
 from agentvm.gateways.openai.models import CONTAINER_HEADER
-from agentvm.gateways.openai.response_body import InputItem, read_items
+from agentvm.gateways.openai.response_body import InputItem, check_metadata, read_items
 from agentvm.gateways.openai.response_items import ITEMS_MAX, items_of, page_of
 from agentvm.gateways.openai.response_turns import (
     CONVERSATION_PREFIX,
@@ -19,6 +20,7 @@ from agentvm.gateways.talk import Talk
 from agentvm.model.session import Alias, Session
 from agentvm.operations.message_ask import DEFAULT_AGENT
 from agentvm.operations.session import SessionDelete, SessionSetTitle
+from agentvm.storage.sql.aliases import NamedQuery
 
 AGENT_HEADER = "x-avm-agent"
 TURNS_MAX = 100
@@ -32,23 +34,27 @@ class ConversationBody(Lenient, frozen=True):
 
 async def create_conversation(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
     """Creates a conversation with these items. Its agent is the one of the first response in it."""
-    container_id = talk.container(ask.headers.get(CONTAINER_HEADER))
+    container_id, metadata = talk.container(ask.headers.get(CONTAINER_HEADER)), ask.body.metadata or {}
+    check_metadata(metadata)
     image = await talk.agent(ask.headers.get(AGENT_HEADER, DEFAULT_AGENT), container_id)
     seeds, _ = read_items(ask.body.items or ())
-    session = await talk.open(image.image_id, None, seeds=seeds, title=(ask.body.metadata or {}).get("title"))
-    return GatewayReply(content=_shown(session, f"{CONVERSATION_PREFIX}{session.session_id}"))
+    session = await talk.open(image.image_id, None, seeds=seeds, title=metadata.get("title"))
+    named = f"{CONVERSATION_PREFIX}{session.session_id}"
+    await _store_metadata(talk, session, named, metadata)
+    return GatewayReply(content=await _shown(talk, session, named))
 
 
 async def show_conversation(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
-    return GatewayReply(content=_shown(await _find(ask, talk), ask.path["conversation_id"]))
+    return GatewayReply(content=await _shown(talk, await _find(ask, talk), ask.path["conversation_id"]))
 
 
 async def update_conversation(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
-    """Changes the title of a conversation; it has no other metadata."""
-    session = await _find(ask, talk)
-    title = (ask.body.metadata or {}).get("title")
-    await talk.ask(SessionSetTitle(session_id=session.session_id, title=title))
-    return GatewayReply(content=_shown(await talk.session(session.session_id), ask.path["conversation_id"]))
+    """Replaces the metadata of a conversation, of which the title is that of its session."""
+    session, named, metadata = await _find(ask, talk), ask.path["conversation_id"], ask.body.metadata or {}
+    check_metadata(metadata)
+    await talk.ask(SessionSetTitle(session_id=session.session_id, title=metadata.get("title")))
+    await _store_metadata(talk, session, named, metadata)
+    return GatewayReply(content=await _shown(talk, await talk.session(session.session_id), named))
 
 
 async def add_items(ask: Ask[ConversationBody], talk: Talk) -> GatewayReply:
@@ -88,8 +94,24 @@ async def _find(ask: Ask[Any], talk: Talk) -> Session:
     return await find_conversation(talk, ask.path["conversation_id"], container_id)
 
 
-def _shown(session: Session, named: str) -> dict[str, object]:
-    metadata = {} if session.title is None else {"title": session.title}
+async def _read_metadata(talk: Talk, session: Session, named: str) -> dict[str, Any]:
+    """Returns the metadata of a conversation but for its title."""
+    aliases = await talk.aliases(session.container_id).list(CONVERSATIONS, NamedQuery(external=named))
+    return aliases[0].metadata if aliases else {}
+
+
+async def _store_metadata(talk: Talk, session: Session, named: str, metadata: Mapping[str, str]) -> None:
+    """Stores the metadata of a conversation with its name."""
+    others = {name: value for name, value in metadata.items() if name != "title"}
+    if others or await _read_metadata(talk, session, named):
+        aliases, alias = talk.aliases(session.container_id), Alias(CONVERSATIONS, named)
+        await aliases.put(alias, session.session_id, talk.vm.clock())
+        await aliases.set_metadata(alias, others)
+
+
+async def _shown(talk: Talk, session: Session, named: str) -> dict[str, object]:
+    title = {} if session.title is None else {"title": session.title}
+    metadata = {**await _read_metadata(talk, session, named), **title}
     return {"id": named, "object": "conversation", "created_at": session.created_at // 1000, "metadata": metadata}
 
 

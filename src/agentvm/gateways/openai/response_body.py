@@ -1,6 +1,6 @@
 """Response body — the input of a response as content, seeds, results and options of this server. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,7 +192,10 @@ def _refuse(body: ResponseBody) -> None:
         raise InvalidInput("A response in the background is stored: background excludes store: false")
     if body.prompt is not None:
         raise Unprocessable("prompt is not supported here; leave it out")
-    pairs = body.metadata or {}
+    check_metadata(body.metadata or {})
+
+
+def check_metadata(pairs: Mapping[str, str]) -> None:
     if len(pairs) > PAIRS_MAX or any(len(name) > NAME_MAX or len(value) > VALUE_MAX for name, value in pairs.items()):
         raise InvalidInput(f"metadata has at most {PAIRS_MAX} pairs: names of {NAME_MAX} characters, values of {VALUE_MAX}")
 
