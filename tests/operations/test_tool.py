@@ -27,10 +27,10 @@ async def hammer(n: int) -> str:
 
 
 @asynccontextmanager
-async def waiting(approval: Approval | None = None) -> AsyncIterator[tuple[Desk, Any]]:
+async def waiting(approval: Approval | None = None, **more: object) -> AsyncIterator[tuple[Desk, Any]]:
     """A desk whose agent waits for an approval, and the wait."""
     struck.clear()
-    driver = ScriptedDriver(in_turn(tool_calls(("c1", "hammer", {"n": 1})), reply("done")))
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "hammer", {"n": 1, **more})), reply("done")))
     rules = () if approval is None else (PolicyRule(tool="hammer", do="ask", ask=approval),)
     definition = Definition(name="smith", tools=("hammer",), policy=rules)
     async with open_desk(driver, tools=[hammer], definitions=[definition]) as desk:

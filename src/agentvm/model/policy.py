@@ -83,6 +83,7 @@ class PolicyRule(Record, forbid_unknown_fields=True):
     effect: Effect | None = None
     world: World | None = None
     tier: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    """Refused by `check_rule`, with the setting that does it."""
     tainted: bool | None = None
     """The prompt holds untrusted text, such as a fetched page."""
     unattended: bool | None = None

@@ -34,7 +34,6 @@ class CallFacts:
     runtime: ToolRuntime
     effect: Effect
     world: World
-    tier: str | None = None
     tainted: bool = False
     unattended: bool = False
     asks: bool = False
@@ -127,7 +126,7 @@ def _reason(rule: PolicyRule) -> str:
     """Returns the members of a rule that a call has matched, for people."""
     parts: list[str | None] = [] if rule.tainted is None else ["tainted" if rule.tainted else "not tainted"]
     parts += [] if rule.unattended is None else ["unattended" if rule.unattended else "attended"]
-    parts += [rule.tool, rule.runtime, rule.world, rule.effect, rule.tier]
+    parts += [rule.tool, rule.runtime, rule.world, rule.effect]
     parts += [f"input {pointer or '/'}" for pointer in rule.when or ()]
     return ", ".join(part for part in parts if part is not None) or "any call"
 
@@ -140,7 +139,6 @@ def matches(call: CallFacts, rule: PolicyRule) -> bool:
         (rule.runtime, call.runtime),
         (rule.effect, call.effect),
         (rule.world, call.world),
-        (rule.tier, call.tier),
         (rule.tainted, call.tainted),
         (rule.unattended, call.unattended),
     )

@@ -54,6 +54,12 @@ async def test_the_page_shows_the_call_and_decides_nothing() -> None:
         assert struck == []
 
 
+async def test_characters_that_nobody_sees_cannot_hide_or_turn_around_what_is_approved() -> None:
+    async with waiting(path="a\u202egpj.exe\u200b\x7f") as (desk, wait):
+        shown = await ask(desk, "GET", await link(desk, wait))
+        assert rb"a\u202egpj.exe\u200b\u007f" in shown.raw
+
+
 @pytest.mark.parametrize(("decision", "runs"), [("approve", [1]), ("deny&reason=too+loud%3Cb%3E", [])])
 async def test_the_form_decides_once_and_is_audited(decision: str, runs: list[int]) -> None:
     async with waiting() as (desk, wait):

@@ -115,7 +115,9 @@ async def _audit(vm: AgentVM, link: WaitLink, request: HttpRequest, result: str)
 
 
 def _form(wait: ToolWait) -> str:
-    shown = json.dumps(wait.input, ensure_ascii=False, indent=2)
+    # One that turns the text around, or that is not seen, would show another call than the one that is approved.
+    text = json.dumps(wait.input, ensure_ascii=False, indent=2)
+    shown = "".join(letter if letter.isprintable() or letter == "\n" else f"\\u{ord(letter):04x}" for letter in text)
     cut = "" if len(shown) <= SHOWN_MAX else "<p>The input is longer than what is shown here.</p>"
     return (
         f"<h1>{escape(wait.tool)}</h1><p>An agent asks whether it may make this call. Reason: {escape(wait.why)}.</p>"
