@@ -177,6 +177,11 @@ async def test_a_person_signs_in_at_the_identity_provider_and_a_replay_is_refuse
             thief = await open_page(answers[0])
             await expect(thief.locator(".notice")).to_contain_text("took too long, or was begun elsewhere")
             await expect(thief.get_by_label("API key")).to_be_visible()
+            # Nor does a token that was made for another sign-in let anybody in.
+            provider.claims = {**provider.claims, "nonce": "of another sign-in"}
+            await thief.get_by_role("button", name="Sign in with Acme ID").click()
+            await expect(thief.locator(".notice")).to_contain_text("has answered another sign-in")
+            assert [each["name"] for each in await thief.context.cookies() if each["name"] == "avm_session"] == []
 
 
 async def test_the_last_owner_is_told_before_the_click_what_cannot_be_done(open_page: Open) -> None:

@@ -118,6 +118,12 @@ async def test_the_ledger_is_read_in_pages() -> None:
         assert entries[0]["number"] < entries[1]["number"]
         later = await world.ask("GET", "/v1/usage/entries?since=2023-11-15", key=world.acme.admin)
         assert [entry["key"] for entry in later.items] == ["3"]
+        newest = await world.ask("GET", "/v1/usage/entries?order=newest&limit=2", key=world.acme.admin)
+        oldest = await world.ask(
+            "GET", f"/v1/usage/entries?order=newest&cursor={newest.body['nextCursor']}", key=world.acme.admin
+        )
+        assert [entry["key"] for entry in newest.items + oldest.items] == ["3", "2", "1"]
+        assert "nextCursor" not in oldest.body
         assert (await world.ask("GET", "/v1/usage/entries", key=world.acme.user)).status == 403
 
 

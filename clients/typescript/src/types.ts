@@ -400,8 +400,8 @@ export interface HttpOperations {
   "usage.report": { request: { by?: string; since?: string | null; until?: string | null; format?: "csv" | "json" | null }; reply: Report | Response };
   /** Show usage over time. One row for each hour, day or month (UTC), without gaps. You see the same usage as in `/v1/usage`. */
   "usage.series": { request: { by?: "day" | "hour" | "month"; since?: string | null; until?: string | null }; reply: Series };
-  /** List the entries of the ledger, in the order they were written. */
-  "usage.entries": { request: { cursor?: string | null; limit?: number; since?: string | null; until?: string | null }; reply: EntryViewPage };
+  /** List the entries of the ledger, in the order they were written, or the newest first. */
+  "usage.entries": { request: { cursor?: string | null; limit?: number; order?: "newest" | "oldest"; since?: string | null; until?: string | null }; reply: EntryViewPage };
   /** Book model calls that were made at the edge. Each is entered once, at the prices of this server, and counts against quotas and wallet. Sending it again changes nothing. */
   "usage.book": { request: { entries: CallEntry[] }; reply: Booked };
   /** Compare the ledger with a provider's bill. The body is the provider's usage export, CSV or JSON: a row has a day, a model and token counts. An operator who names no tenant compares the ledgers of all tenants, since the bill covers all of them. */
@@ -1041,7 +1041,7 @@ export interface HttpVerbs {
     report(request?: HttpOperations["usage.report"]["request"], options?: CallOptions): Promise<HttpOperations["usage.report"]["reply"]>;
     /** Show usage over time. One row for each hour, day or month (UTC), without gaps. You see the same usage as in `/v1/usage`. */
     series(request?: HttpOperations["usage.series"]["request"], options?: CallOptions): Promise<HttpOperations["usage.series"]["reply"]>;
-    /** List the entries of the ledger, in the order they were written. */
+    /** List the entries of the ledger, in the order they were written, or the newest first. */
     entries(request?: HttpOperations["usage.entries"]["request"], options?: CallOptions): Promise<HttpOperations["usage.entries"]["reply"]>;
     /** Book model calls that were made at the edge. Each is entered once, at the prices of this server, and counts against quotas and wallet. Sending it again changes nothing. */
     book(request: HttpOperations["usage.book"]["request"], options?: CallOptions): Promise<HttpOperations["usage.book"]["reply"]>;

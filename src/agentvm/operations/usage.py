@@ -121,18 +121,20 @@ class EntryView(LedgerEntry):
 class UsageEntries(PageRequest):
     """Entries from `since` on and before `until`."""
 
+    order: Literal["oldest", "newest"] = "oldest"
     since: str | None = None
     until: str | None = None
 
 
 @operation("usage.entries", needs=ADMIN, http=Http("GET", "/v1/usage/entries"))
 async def entries(context: Context, request: UsageEntries) -> Page[EntryView]:
-    """List the entries of the ledger, in the order they were written."""
+    """List the entries of the ledger, in the order they were written, or the newest first."""
     numbered = await context.accounts.ledger.list(
         after=number_of(request.cursor) or 0,
         limit=request.limit + 1,
         since=to_ms(request.since, "since") or 0,
         until=to_ms(request.until, "until"),
+        newest=request.order == "newest",
     )
     items = [EntryView(number=number, **_fields(entry)) for number, entry in numbered]
     return paged(items, request.limit, lambda index: str(items[index].number))

@@ -32,7 +32,7 @@ const sumOf = (tokens: Tokens) => tokens.inputTokens + tokens.outputTokens + (to
 export default function Ledger({ query, go }: PageProps): JSX.Element {
   const { tenant } = query;
   const span = (query["since"] ?? "") in DAYS ? query["since"]! : "7d";
-  const entries = useList<Entry>(withQuery("/v1/usage/entries", { tenant, since: sinceOf(span, Date.now()) }));
+  const entries = useList<Entry>(withQuery("/v1/usage/entries", { tenant, order: "newest", since: sinceOf(span, Date.now()) }));
   const names = useNames(tenant);
   const text = peopleWords.value;
   const lang = language.value;

@@ -32,6 +32,7 @@ _LIST = f"""
 SELECT position, {_STORED.text} FROM ledger
 WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ? ORDER BY position LIMIT ?
 """
+_LIST_NEWEST = _LIST.replace("position >", "position <").replace("ORDER BY position", "ORDER BY position DESC")
 _OF_TURN = f"SELECT {_STORED.text} FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
 _CHARGES = "SELECT driver, model, price FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
 _USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
@@ -100,11 +101,12 @@ class LedgerStore(TenantScope):
         return await self._database.write(enter(self._tenant_id, entries, self._database.node_id, answered))
 
     async def list(
-        self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
+        self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None, newest: bool = False
     ) -> tuple[tuple[int, LedgerEntry], ...]:
-        """Entries in the order they were added, with their numbers."""
-        page = (self._tenant_id, after, since, _TIME_MAX if until is None else until, limit)
-        return await self._all(lambda row: (row[0], _STORED.decode(row[1:])), _LIST, page)
+        """Entries in the order they were added, or the newest first, with their numbers; those after the number `after`."""
+        start = after or _TIME_MAX if newest else after
+        page = (self._tenant_id, start, since, _TIME_MAX if until is None else until, limit)
+        return await self._all(lambda row: (row[0], _STORED.decode(row[1:])), _LIST_NEWEST if newest else _LIST, page)
 
     async def usage(
         self,
