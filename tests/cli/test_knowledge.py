@@ -53,6 +53,11 @@ async def test_a_large_folder_goes_into_a_collection_and_only_changes_are_sent_a
         assert [one["document"] for one in listed] == ["long.txt", "returns.md"]
         (shown,) = await desk.record("knowledge", "collections")
         assert (shown["revision"], shown["documents"]) == (3, 2)
+        used = shown["bytes"]
+        forgotten = await desk.record("knowledge", "forget", "docs", "--yes")
+        assert (forgotten["revision"], forgotten["oldest"]) == (3, 3)
+        assert forgotten["bytes"] < used
+        assert (await desk.avm("knowledge", "search", "docs@1.0.0", "returns")).code == 5
         await desk.ok("knowledge", "delete", "docs", "long.txt", "--yes")
         assert (await desk.avm("knowledge", "delete", "docs", "long.txt", "--yes")).code == 5
         await desk.ok("knowledge", "delete", "docs", "--yes")

@@ -89,3 +89,11 @@ async def test_large_files_become_a_collection_whose_documents_are_read_replaced
         await rows.filter(has_text="broken.json").get_by_role("button", name="Remove").click()
         await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
         await expect(rows.filter(has_text="broken.json")).to_contain_text("Removed")
+
+        await page.goto(f"{server.url}/knowledge")
+        collections = page.get_by_role("group", name="Collections").locator("tbody tr")
+        for action in ("Forget earlier revisions", "Remove"):
+            await collections.filter(has_text="handbook").get_by_role("button", name=action).click()
+            await page.get_by_role("dialog").get_by_role("button", name=action).click()
+            await expect(page.get_by_role("button", name=action)).to_have_count(0)
+        await expect(collections).to_have_count(0)

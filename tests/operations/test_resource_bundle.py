@@ -32,6 +32,28 @@ async def test_what_is_exported_is_imported_by_another_tenant_and_exported_the_s
         assert found.body["digest"] == made["digest"]
 
 
+async def test_a_uri_means_the_version_that_it_names() -> None:
+    async with open_world() as world:
+        for number in (1, 2):
+            content = {"documents": [{"id": "a.md", "text": f"tea {number}"}]}
+            path = "/v1/resources" + (f"/{quote('resource://knowledge/docs', safe='')}" if number == 2 else "")
+            body = {"content": content} if number == 2 else {"type": "knowledge", "name": "docs", "content": content}
+            made = await world.ask("PUT" if number == 2 else "POST", path, body, key=world.acme.admin)
+            assert made.status < 300, made.raw
+        first, absent = (
+            f"/v1/resources/{quote(f'resource://knowledge/docs@{version}', safe='')}" for version in ("1.0.0", "9.9.9")
+        )
+        shown = await world.ask("GET", first, key=world.acme.admin)
+        assert shown.body["content"]["documents"][0]["text"] == "tea 1"
+        found = await world.ask("POST", f"{first}/query", {"q": "tea"}, key=world.acme.admin)
+        assert [passage["text"] for passage in found.body["passages"]] == ["tea 1"]
+        assert (await world.ask("GET", f"{first}?version=1.0.1", key=world.acme.admin)).body["version"]["version"] == "1.0.1"
+        for method, path in (("GET", absent), ("POST", f"{absent}/query"), ("GET", f"{absent}/export")):
+            assert (
+                await world.ask(method, path, {"q": "tea"} if method == "POST" else None, key=world.acme.admin)
+            ).status == 404
+
+
 async def test_an_import_is_within_the_quota_or_not_at_all() -> None:
     async with open_world() as world:
         await register(world, "prompts", "part", {"text": "part"})

@@ -5,7 +5,7 @@ import { ApiError, http, request } from "../link/http.ts";
 import { withQuery } from "./data.ts";
 import { documentName } from "./knowledge.ts";
 
-const addressOf = (collection: string) => `/v1/collections/${encodeURIComponent(collection)}`;
+export const addressOf = (collection: string) => `/v1/collections/${encodeURIComponent(collection)}`;
 
 export const documentsOf = (collection: string) => `${addressOf(collection)}/documents`;
 

@@ -1,6 +1,5 @@
 """avm knowledge — documents that agents look things up in: publish a folder, search it, open a citation."""
 
-import base64
 import hashlib
 import re
 from collections.abc import Collection
@@ -12,13 +11,13 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.api import Api, RequestFailed, confirm, tenant_command, yes_option
+from agentvm.cli.knowledge_files import ENDINGS, FILES_MAX, content_of, find_documents, note, printable
 from agentvm.cli.options import keep_name
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.knowledge.chunk import OVERLAP_CHARACTERS, SIZE_CHARACTERS
-from agentvm.model.collection import DOCUMENT_MAX_BYTES
 
 EXAMPLES = """\b
 Examples:
@@ -29,10 +28,9 @@ Examples:
   avm knowledge open "resource://knowledge/company-docs@1.0.0#returns.md:0-120"
   avm knowledge documents company-docs                of a collection, with their progress
   avm knowledge delete company-docs old/prices.xlsx   from every revision
+  avm knowledge forget company-docs                   all revisions but the newest
 """
 
-FILES_MAX = 10_000
-DOCUMENT_NAME_MAX = 200
 NAME_MAX = 64
 NOTED_MAX = 10
 """Documents that are named one by one."""
@@ -40,8 +38,6 @@ SEARCH_NOTED_MAX = 3
 """Documents that are named with each search because it cannot find them."""
 INLINE_MAX_BYTES = 2 * 1024 * 1024
 """Documents of more bytes together go into a collection: a version holds 4 MiB, and files grow by a third in JSON."""
-TEXTS = {"txt": "text/plain", "md": "text/markdown", "markdown": "text/markdown"}
-ENDINGS = frozenset({*TEXTS, "csv", "tsv", "json", "html", "htm", "eml", "log", "pdf", "docx", "pptx", "xlsx"})
 
 _REFUSED = frozenset({InvalidInput.code, InputTooLarge.code, "request_entity_too_large"})
 """Reasons that are of one document."""
@@ -61,6 +57,7 @@ COLLECTION_COLUMNS: Columns = {
     "BYTES": "bytes",
     "CHANGED (UTC)": moment("updatedAt"),
 }
+COLLECTION_DETAILS: Columns = {"Collection": "collectionId", "Revision": "revision", "Documents": "documents", "Bytes": "bytes"}
 DETAILS: Columns = {"Document": "document", "Title": "title", "From": "start", "To": "end"}
 
 
@@ -96,7 +93,7 @@ def add(
     of the same name; files that it has already are not sent again. Files that cannot be taken are named, the others published.
     """
     name, folder = _named(names)
-    files = _find(folder)
+    files = find_documents(folder)
     if not files:
         raise click.ClickException(
             f"{plain(folder)} has no documents that can be taken; these can be read: {', '.join(sorted(ENDINGS))}"
@@ -107,7 +104,7 @@ def add(
         if folder.is_dir():
             _note_others(api, name, files)
     else:
-        content = {"documents": [{"id": key, "title": _printable(path.stem), **_content(path)} for key, path in files.items()]}
+        content = {"documents": [{"id": key, "title": printable(path.stem), **content_of(path)} for key, path in files.items()]}
     newest = _newest(api, name)
     content |= {} if newest is None else _options_of(newest)
     _set_options(content, chunk, overlap, inject, mode)
@@ -117,9 +114,9 @@ def add(
         shown = {**shown, "Collection": lambda item: str(content["collection"])}
     show.record(reply, shown)
     if newest is not None and reply["digest"] == newest["digest"]:
-        _note("Nothing has changed: this is the version that was there")
+        note("Nothing has changed: this is the version that was there")
     elif "collection" in content:
-        _note(f"They are being read; their state: {program()} knowledge documents {plain(name)}")
+        note(f"They are being read; their state: {program()} knowledge documents {plain(name)}")
     else:
         _read_now(api, reply["uri"])
 
@@ -159,6 +156,21 @@ def delete(api: Api, show: Show, collection: str, document: str | None, yes: boo
 
 
 keep_name(knowledge, "remove", delete)
+
+
+@knowledge.command("forget", epilog=EXAMPLES)
+@click.argument("collection")
+@click.option("--before", type=click.IntRange(1), help="Revision that is kept with all later ones (default: the newest).")
+@yes_option
+@tenant_command
+def forget(api: Api, show: Show, collection: str, before: int | None, yes: bool) -> None:
+    """Delete earlier revisions of a collection, with the documents that only they contain.
+
+    Knowledge bases that refer to one of them can no longer be searched.
+    """
+    before = before or api.call("collection.get", collection)["revision"]
+    confirm(f"Forget the revisions of {plain(collection)} before {before}?", yes=yes)
+    show.record(api.call("collection.forget", collection, before=before), COLLECTION_DETAILS)
 
 
 def _documents(api: Api, name: str) -> list[Item]:
@@ -287,20 +299,20 @@ def _collect(api: Api, name: str, files: dict[str, Path]) -> str:
                 continue
             file.seek(0)
             try:
-                api.upload(file, "collection.put_document", name, document, title=_printable(path.stem))
+                api.upload(file, "collection.put_document", name, document, title=printable(path.stem))
             except RequestFailed as error:
                 if error.code not in _REFUSED:
                     raise
                 refused.append(document)
-                _note(f"{plain(document)} is left out: {error.message}")
+                note(f"{plain(document)} is left out: {error.message}")
                 continue
         sent += 1
-        _note(f"{plain(document)} ({sent:,} sent)")
+        note(f"{plain(document)} ({sent:,} sent)")
     for document in refused:
         del files[document]
     if not files:
         raise click.ClickException("No document was taken; the knowledge base stays as it is.")
-    _note(f"{sent:,} of {len(files):,} documents were sent; the others are there already")
+    note(f"{sent:,} of {len(files):,} documents were sent; the others are there already")
     return f"{name}@{api.call('collection.get', name)['revision']}"
 
 
@@ -311,69 +323,8 @@ def _note_others(api: Api, name: str, files: Collection[str]) -> None:
     ]
     if others:
         more = f" and {len(others) - NOTED_MAX:,} more" if len(others) > NOTED_MAX else ""
-        _note(f"Not in the folder, and still in the collection: {', '.join(others[:NOTED_MAX])}{more}")
-        _note(f"To delete one from every revision: {program()} knowledge delete {plain(name)} DOCUMENT")
-
-
-def _find(folder: Path) -> dict[str, Path]:
-    """Returns the documents below a folder by their ids, and names the files that cannot be added. Hidden files are skipped."""
-    files = [folder] if folder.is_file() else sorted(path for path in folder.rglob("*") if path.is_file())
-    root = folder.parent if folder.is_file() else folder
-    home = folder.resolve()
-    documents: dict[str, Path] = {}
-    for path in files:
-        relative = path.relative_to(root)
-        if any(part.startswith(".") for part in relative.parts):
-            continue
-        document = _id(relative)
-        why = _left_out(path, document, documents)
-        if not path.resolve().is_relative_to(home):
-            # Whoever has made the folder could have somebody else publish a file of theirs.
-            why = "it is a link out of the folder"
-        if why:
-            _note(f"{plain(relative)} is left out: {why}")
-        else:
-            documents[document] = path
-    return documents
-
-
-def _left_out(path: Path, document: str, documents: dict[str, Path]) -> str | None:
-    """Returns why a file is no document of its own; None for one that is."""
-    if _ending(path) not in ENDINGS:
-        return f"it is none of {', '.join(sorted(ENDINGS))}"
-    if not (size := path.stat().st_size):
-        return "it is empty"
-    if size > DOCUMENT_MAX_BYTES:
-        return f"it has {size:,} bytes; a document has at most {DOCUMENT_MAX_BYTES:,}"
-    if document in documents:
-        return f"its name is as that of {plain(documents[document].name)} once spaces and # are replaced; rename one of them"
-    return f"a knowledge base has at most {FILES_MAX:,} documents" if len(documents) == FILES_MAX else None
-
-
-def _ending(path: Path) -> str:
-    return path.suffix.lower().removeprefix(".")
-
-
-def _id(relative: Path) -> str:
-    return _printable(relative.as_posix()).replace(" ", "_").replace("#", "_")[-DOCUMENT_NAME_MAX:]
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "_" for letter in name)
-
-
-def _content(path: Path) -> dict[str, object]:
-    data = path.read_bytes()
-    if (ending := _ending(path)) in TEXTS:
-        try:
-            return {"text": data.decode("utf-8"), "mime": TEXTS[ending]}
-        except UnicodeDecodeError:
-            pass
-    return {"file": {"data": base64.b64encode(data).decode()}}
-
-
-def _note(text: str) -> None:
-    click.echo(text, err=True)
+        note(f"Not in the folder, and still in the collection: {', '.join(others[:NOTED_MAX])}{more}")
+        note(f"To delete one from every revision: {program()} knowledge delete {plain(name)} DOCUMENT")
 
 
 def _read_now(api: Api, uri: str) -> None:
@@ -381,16 +332,16 @@ def _read_now(api: Api, uri: str) -> None:
     try:
         _note_problems(api.call_model("resource.query", uri, q=uri, k=1), uri, at_most=FILES_MAX)
     except RequestFailed as error:
-        _note(f"It is published, and could not be searched yet: {error.message}")
+        note(f"It is published, and could not be searched yet: {error.message}")
 
 
 def _note_problems(hits: Item, name: str, at_most: int = SEARCH_NOTED_MAX) -> None:
     """Names documents that a search could not read."""
     problems = hits.get("problems") or ()
     for problem in problems[:at_most]:
-        _note(f"Not searched: {plain(problem['document'])}: {plain(problem['problem'])}")
+        note(f"Not searched: {plain(problem['document'])}: {plain(problem['problem'])}")
     if len(problems) > at_most:
-        _note(f"Not searched: {len(problems) - at_most:,} documents more; see: {program()} knowledge documents {plain(name)}")
+        note(f"Not searched: {len(problems) - at_most:,} documents more; see: {program()} knowledge documents {plain(name)}")
 
 
 def _beginning(item: Item) -> str:

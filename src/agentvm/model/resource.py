@@ -81,6 +81,11 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
+def selector_of(named: str, version: str | None) -> str | None:
+    """Returns the version that is requested of a resource named by id or URI: the given one, else that in the URI."""
+    return version if version is not None or not is_reference(named) else parse_uri(named).selector
+
+
 def parse_uri(text: str) -> ResourceUri:
     """Parses a URI; `ResourceUriInvalid` names the fault. The result has lower case and a plural type."""
     if len(text) > URI_MAX:

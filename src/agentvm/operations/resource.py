@@ -16,7 +16,7 @@ from agentvm.errors.resource import (
     ResourceVersionExists,
 )
 from agentvm.model.base import Record, record_from
-from agentvm.model.resource import Resource, Visibility, describe_versions, digest_of, parse_type, select
+from agentvm.model.resource import Resource, Visibility, describe_versions, digest_of, parse_type, select, selector_of
 from agentvm.model.semver import Bump
 from agentvm.operations.http_caching import CREDENTIAL, REVALIDATE, matches
 from agentvm.operations.http_reply import HttpReply
@@ -208,11 +208,12 @@ async def get(context: Context, request: ResourceGet) -> HttpReply[bytes | Conte
     """Show a resource with the content of one version, by default the latest."""
     resource, tenant_id = await context.resources.find(request.resource_id), context.tenant_id
     history = await context.resources.store.history(resource.resource_id)
-    selector = None if request.version is None else check_selector(resource, request.version)
+    selector = selector_of(request.resource_id, request.version)
+    selector = None if selector is None else check_selector(resource, selector)
     version = select(history.versions, history.tags, selector)
     if version is None:
         versions = describe_versions(history.versions, history.tags)
-        raise ResourceNotFound(f"{uri_of(resource, tenant_id)}@{request.version or 'latest'}", versions)
+        raise ResourceNotFound(f"{uri_of(resource, tenant_id)}@{selector or 'latest'}", versions)
     nodes = await context.resources.store.closure(version.version_id, limit=1)
     if not nodes:
         raise ResourceNotFound(uri_of(resource, tenant_id))

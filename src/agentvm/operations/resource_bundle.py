@@ -8,7 +8,7 @@ from agentvm.errors import InvalidInput, NotFound
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.model.base import Record, record_from
 from agentvm.model.knowledge import K_MAX, DocumentProblem, Passage
-from agentvm.model.resource import is_digest
+from agentvm.model.resource import is_digest, selector_of
 from agentvm.operations.http_reply import HttpReply
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ, RESOURCE, WRITE
@@ -44,7 +44,7 @@ async def export(context: Context, request: ResourceExport) -> HttpReply[bytes]:
     The same version always gives the same bytes.
     """
     resource = await context.resources.find(request.resource_id)
-    uri = versioned_uri(resource, request.version)
+    uri = versioned_uri(resource, selector_of(request.resource_id, request.version))
     body = await context.resources.export(uri, deps=request.deps, documents=request.documents)
     name = f"{resource.type}-{resource.name}.tar.gz"
     return HttpReply(
@@ -102,7 +102,7 @@ async def blob(context: Context, request: ResourceBlob) -> HttpReply[bytes]:
     resource = await context.resources.find(request.resource_id)
     if not is_digest(request.digest):
         raise InvalidInput("A blob is named by its digest: sha256:<64 hexadecimal digits>")
-    closure = await context.resources.closure(resource, request.version)
+    closure = await context.resources.closure(resource, selector_of(request.resource_id, request.version))
     body = await context.resources.store.blob(closure.root.version.version_id, request.digest)
     if body is None:
         raise ResourceNotFound(request.digest)
@@ -154,7 +154,7 @@ async def query_knowledge(context: Context, request: KnowledgeQuery) -> FoundVie
     The first search in a version builds its index, which takes a while for many documents.
     """
     resource = await context.resources.find(request.resource_id)
-    closure = await context.resources.closure(resource, request.version)
+    closure = await context.resources.closure(resource, selector_of(request.resource_id, request.version))
     uri = exact_uri(closure.root, context.tenant_id)
     user_id = context.principal.user_id
     passages = await context.vm.knowledge.search(context.tenant_id, [uri], request.q, request.k, user_id=user_id)

@@ -10,7 +10,7 @@ from agentvm.errors.tool import ApprovalRequired, ToolCallDenied
 from agentvm.model.base import Record
 from agentvm.model.message import ToolOutput
 from agentvm.model.policy import Approval
-from agentvm.model.resource import some_of
+from agentvm.model.resource import selector_of, some_of
 from agentvm.model.tier import Placed, TierName
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import RESOURCE
@@ -79,7 +79,9 @@ async def _spec(context: Context, request: ResourceInvoke) -> dict[str, Any]:
     resource = await context.resources.find(request.resource_id)
     if resource.type != "tools":
         raise ResourceNotFound(request.resource_id)
-    resolved = await context.vm.resources.resolver.resolve(context.tenant_id, str(versioned_uri(resource, request.version)))
+    resolved = await context.vm.resources.resolver.resolve(
+        context.tenant_id, str(versioned_uri(resource, selector_of(request.resource_id, request.version)))
+    )
     assert isinstance(resolved.rendered, dict), "a tool is rendered as an object"
     specs = {str(spec["name"]): spec for spec in expand({"uri": resolved.resolved, **resolved.rendered})}
     if request.tool is None and len(specs) == 1:

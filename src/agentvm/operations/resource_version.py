@@ -7,7 +7,7 @@ from msgspec import Meta
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.errors.tool import McpConsentRequired
 from agentvm.model.base import Record
-from agentvm.model.resource import DEPTH_MAX, VersionId
+from agentvm.model.resource import DEPTH_MAX, VersionId, selector_of
 from agentvm.model.semver import Bump
 from agentvm.operations.operation import Context, Http, OperationGroup
 from agentvm.operations.resource_views import READ, RESOURCE, WRITE, VersionView, resource_record, uri_of, version_view
@@ -192,7 +192,7 @@ class ResourceDependencies(Request[DependenciesView]):
 async def dependencies(context: Context, request: ResourceDependencies) -> DependenciesView:
     """List the versions that a version is locked to."""
     resource, tenant_id = await context.resources.find(request.resource_id), context.tenant_id
-    closure = await context.resources.closure(resource, request.version)
+    closure = await context.resources.closure(resource, selector_of(request.resource_id, request.version))
     depths = _depths(closure)
     items = [
         DependencyView(

@@ -226,7 +226,7 @@ class Registry:
             raise ResourceNotFound(resource_id)
 
     async def find(self, tenant_id: TenantId, named: str) -> Resource:
-        """Finds a resource by id or URI; a selector or a fragment in the URI is ignored."""
+        """Finds a resource by id or URI, whichever version the URI names."""
         view = self._store.resources(tenant_id)
         if "/" in named or ":" in named:
             uri = parse_uri(named)

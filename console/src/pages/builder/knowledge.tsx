@@ -17,6 +17,7 @@ import { builderWords } from "../../words/builder/index.ts";
 import { when } from "../../words/format.ts";
 import { language, words } from "../../words/index.ts";
 import { Sent } from "./collection.tsx";
+import { Collections } from "./collections.tsx";
 
 /** The knowledge bases that the user can see, and a form for another. */
 export default function Knowledge({ query, go }: PageProps): JSX.Element {
@@ -66,6 +67,7 @@ export default function Knowledge({ query, go }: PageProps): JSX.Element {
           )
         }
       </Shown>
+      {may("resources:write") && <Collections tenant={tenant} />}
       {may("resources:write") && list.data !== undefined && (
         <Section title={t.knowledgeNew}>
           <Form submit={t.knowledgeCreate} disabled={name.trim() === "" || files.length === 0} onSubmit={create}>

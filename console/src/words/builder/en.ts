@@ -1,10 +1,14 @@
 export const en = {
   // Knowledge
+  collectionDeleteAbout: "All of its documents and revisions are deleted. Knowledge bases that refer to it find nothing any more. This cannot be undone.",
   collectionFilesHint: "txt, md, csv, json, html, eml, docx, xlsx, pptx; pdf where the server reads it. 20 MiB each, 200 MiB in all.",
+  collectionForget: "Forget earlier revisions",
+  collectionForgetAbout: "Documents that only earlier revisions have are deleted. Agents that are built with an earlier revision cannot search it any more. This cannot be undone.",
   collectionPassages: (count: number) => (count === 1 ? "1 passage" : `${count.toLocaleString("en")} passages`),
   collectionRemoveAbout: "It leaves every revision, also those that agents are built with, with its text. This cannot be undone.",
   collectionState: "State",
   collectionStates: { waiting: "Waiting to be read", indexed: "Read", failed: "Cannot be read", deleted: "Removed" },
+  collections: "Collections",
   knowledgeAbout: "Documents that agents look things up in. Agents with a knowledge base cite the exact place of what they quote.",
   knowledgeCited: "Cited passage",
   knowledgeCreate: "Create",

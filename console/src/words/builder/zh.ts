@@ -1,11 +1,15 @@
 import type { BuilderWords } from "./en.ts";
 
 export const zh: BuilderWords = {
+  collectionDeleteAbout: "它的所有文档和修订都会被删除，引用它的知识库将搜不到任何内容。此操作无法撤销。",
   collectionFilesHint: "支持 txt、md、csv、json、html、eml、docx、xlsx、pptx；服务器支持时也可用 pdf。每个不超过 20 MiB，总共不超过 200 MiB。",
+  collectionForget: "清除早期修订",
+  collectionForgetAbout: "只存在于早期修订中的文档会被删除，基于早期修订构建的智能体将无法再搜索它。此操作无法撤销。",
   collectionPassages: (count) => `${count.toLocaleString("zh")} 个段落`,
   collectionRemoveAbout: "它会连同文本从所有修订中移除，包括已构建的智能体所用的修订。此操作无法撤销。",
   collectionState: "状态",
   collectionStates: { waiting: "等待读取", indexed: "已读取", failed: "无法读取", deleted: "已移除" },
+  collections: "文档集",
   knowledgeAbout: "供智能体查阅的文档。用到知识库的智能体会注明所引内容的确切出处。",
   knowledgeCited: "引用的原文",
   knowledgeCreate: "创建",
