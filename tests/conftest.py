@@ -74,7 +74,7 @@ patch.object(httpcore2, "default_ssl_context", default_ssl_context).start()
 patch.object(app, "open_store", open_shipped_store).start()
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
-settings.register_profile("project", deadline=None, max_examples=30)
+settings.register_profile("project", deadline=None, max_examples=20)
 settings.register_profile(THOROUGH, deadline=None, max_examples=1_000)
 settings.load_profile("project")
 

@@ -68,7 +68,7 @@ def test_large_letters_and_singular_types_mean_the_same(uri: ResourceUri, singul
     assert str(parse_uri(text)) == head.partition("#")[0]
 
 
-@settings(max_examples=examples(150, 500))
+@settings(max_examples=examples(50, 500))
 @given(text=st.one_of(st.text(), st.text("resource:/promts@#.-^~><= 019ax\x00é"), st.text().map("resource://prompts/".__add__)))
 @example("resource://prompts/a@")
 @example("resource://prompts/a#")
@@ -200,7 +200,7 @@ def test_the_latest_is_the_highest_release_that_is_not_withdrawn(versions: list[
     assert latest_of(versions) == naive_latest(versions)
 
 
-@settings(max_examples=examples(150, 500))
+@settings(max_examples=examples(50, 500))
 @given(
     versions=HISTORIES,
     selector=st.none() | SELECTORS | st.sampled_from("abc").map(lambda text: digest_of(text.encode())),

@@ -72,7 +72,7 @@ def npm(node: Path) -> Iterator[Ask]:
         process.stdin.close()
 
 
-@settings(max_examples=examples(300, 2000))
+@settings(max_examples=examples(100, 2000))
 @given(one=VERSIONS, other=VERSIONS)
 def test_versions_have_the_rank_that_npm_gives_them(npm: Ask, one: str, other: str) -> None:
     a, b = parse_version(one), parse_version(other)
@@ -81,7 +81,7 @@ def test_versions_have_the_rank_that_npm_gives_them(npm: Ask, one: str, other: s
     assert (a >= b, a <= b) == (not a < b, not a > b)
 
 
-@settings(max_examples=examples(500, 3000))
+@settings(max_examples=examples(100, 3000))
 @given(wanted=RANGES, versions=st.lists(VERSIONS, min_size=1, max_size=8))
 # What chance finds once in thousands.
 @example(wanted="<*", versions=["0.0.0", "1.2.3"])
@@ -102,13 +102,13 @@ def test_a_range_admits_what_npm_says(npm: Ask, wanted: str, versions: list[str]
     assert known.best(map(parse_version, versions)) == (None if best is None else parse_version(best))
 
 
-@settings(max_examples=examples(200, 1000))
+@settings(max_examples=examples(100, 1000))
 @given(version=VERSIONS, part=st.sampled_from(("major", "minor", "patch")))
 def test_the_next_version_is_npms(npm: Ask, version: str, part: Bump) -> None:
     assert str(parse_version(version).bumped(part)) == npm("bump", version, part)
 
 
-@settings(max_examples=examples(200, 1000))
+@settings(max_examples=examples(100, 1000))
 @given(text=st.one_of(VERSIONS, st.text("0123456789.-+avx= ", max_size=14)))
 def test_what_we_take_for_a_version_npm_does_too(npm: Ask, text: str) -> None:
     # npm forgives a leading v or =, and spaces around it; we do not, so that a version has one spelling.

@@ -239,7 +239,7 @@ items = st.sampled_from(sorted(contents)).flatmap(
 
 
 @given(items)
-@settings(max_examples=examples(100, 2000), deadline=None)
+@settings(max_examples=examples(40, 2000), deadline=None)
 def test_whatever_is_written_is_read_again(item: FolderItem) -> None:
     with TemporaryDirectory() as folder:
         write_folder(Path(folder), item)

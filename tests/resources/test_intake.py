@@ -361,7 +361,7 @@ anything = st.none() | st.integers() | st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), anything), min_size=1, max_size=3))
-@settings(max_examples=examples(75, 1500), deadline=None)
+@settings(max_examples=examples(30, 1500), deadline=None)
 def test_whatever_a_bundle_says_it_is_taken_or_refused(changes: list[tuple[int, object]]) -> None:
     """One member after another is replaced by something that looks right or does not."""
     entries = [json.loads(json.dumps(raw)) for raw, _ in (TONE, SALES)]

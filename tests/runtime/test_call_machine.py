@@ -158,4 +158,4 @@ class CallLife(RuleBasedStateMachine):
 
 
 TestCallLife = CallLife.TestCase
-TestCallLife.settings = settings(max_examples=examples(400, 4_000), stateful_step_count=12, deadline=None)
+TestCallLife.settings = settings(max_examples=examples(150, 4_000), stateful_step_count=12, deadline=None)

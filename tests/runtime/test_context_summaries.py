@@ -172,7 +172,7 @@ BEGINNING = ("ask", "ask", "end", "ask", "end", "ask", "end")
 """Queued messages, so that an answer is stored after the question behind it."""
 
 
-@settings(max_examples=examples(60, 1200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30, 1200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts)
 def test_a_model_is_told_the_summary_and_exactly_what_it_does_not_cover(made: list[tuple[str, int] | tuple[str]]) -> None:
     async def run() -> None:

@@ -21,6 +21,8 @@ JUST_SECONDS = 5.0
 """Between the history that a node reads for a message and the commit that accepts it, another may drop what is old in it."""
 HEARD_SECONDS = 3.0
 """Whoever has heard nothing for so long in peace has heard everything."""
+REST_SECONDS = 0.5
+"""Everybody has been at rest for twice as long when nothing more happens."""
 HEADS = (
     "SELECT session_id, max(last_seq) FROM log JOIN sessions USING (session_key) WHERE deleted_at IS NULL GROUP BY session_id"
 )
@@ -265,7 +267,7 @@ class ClusterWorld(World):
         """Waits until every node is there, no turn runs, nothing is left to be taken over, and everybody has heard of it."""
         quiet = 0
         while quiet < 2:
-            await anyio.sleep(1.0)
+            await anyio.sleep(REST_SECONDS)
             quiet += 1
             if any(process.runtime is None for process in self.processes.values()) or await self.people.answer_some(every=True):
                 quiet = 0

@@ -73,7 +73,8 @@ def test_nodes_really_die_freeze_and_lose_the_database_in_the_middle_of_turns() 
 def test_the_checker_finds_nodes_that_go_on_after_they_were_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedDatabase, "_is_up", lambda self: True)
     with pytest.raises(Broken, match=r"python -m tests\.simulation --seed \d+ --nodes 3 --length 0\.5 --trace"):
-        run_all(range(57, 80), Setup(nodes=NODES, length=0.5))
+        # One of the first few, until something changes what the numbers stand for: about one in forty shows it.
+        run_all(range(111, 261), Setup(nodes=NODES, length=0.5))
 
 
 def test_the_checker_finds_followers_who_never_hear_what_the_bus_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,22 +83,21 @@ def test_the_checker_finds_followers_who_never_hear_what_the_bus_has_lost(monkey
         run_all(range(78, 105), Setup(nodes=NODES, bus=True, length=LENGTH))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_seed_is_a_history(seed: int) -> None:
-    first, second, another = run_history(seed), run_history(seed), run_history(seed + 100)
+def test_a_seed_is_a_history() -> None:
+    first, second, another = run_history(1), run_history(1), run_history(101)
     assert first.counts["frames"] > 0
     assert (first.digest, first.counts, first.virtual_seconds) == (second.digest, second.counts, second.virtual_seconds)
     assert first.digest != another.digest
 
 
 def test_a_seed_is_the_same_history_in_another_process() -> None:
-    digests = set()
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "tests.simulation", "--seed", "4"]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
-        digests.add(next(line for line in done.stdout.splitlines() if line.startswith("digest")))
-    assert digests == {f"digest: {run_history(4).digest}"}
+    # Hashes of texts are random here, if nobody has chosen them.
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "tests.simulation", "--seed", "4"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    digest = next(line for line in done.stdout.splitlines() if line.startswith("digest"))
+    assert digest == f"digest: {run_history(4).digest}"
 
 
 def test_f20_many_things_really_happen_and_every_promise_holds() -> None:

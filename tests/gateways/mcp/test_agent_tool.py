@@ -187,7 +187,7 @@ async def test_a_client_that_reads_no_stream_gets_one_piece_and_a_repeated_reque
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
-@settings(max_examples=examples(100, 2000))
+@settings(max_examples=examples(40, 2000))
 def test_names_of_tools_are_short_plain_and_different(first: str, second: str) -> None:
     names = tool_name(first), tool_name(second)
     for name in names:
@@ -207,7 +207,7 @@ turn_parts: st.SearchStrategy[TurnPart] = st.one_of(
 
 
 @given(st.lists(turn_parts, max_size=12), st.one_of(st.none(), st.just("token")), st.booleans())
-@settings(max_examples=examples(100, 5000))
+@settings(max_examples=examples(40, 5000))
 def test_any_order_of_parts_is_progress_that_grows_and_one_result(
     told: list[TurnPart], token: str | None, is_stateless: bool
 ) -> None:

@@ -80,7 +80,7 @@ def read(raw: bytes) -> list[Any]:
     return [json.loads(piece) for piece in pieces if piece != "[DONE]"]
 
 
-@settings(max_examples=examples(200, 20_000))
+@settings(max_examples=examples(60, 20_000))
 @given(st.lists(parts, max_size=12), st.booleans(), st.booleans(), st.booleans())
 def test_any_order_of_parts_gives_a_stream_that_the_official_client_reads(
     told: list[TurnPart], with_usage: bool, shows_tools: bool, continues: bool

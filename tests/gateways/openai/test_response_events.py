@@ -52,7 +52,7 @@ def written(events: ResponseEvents, told: list[TurnPart]) -> list[dict[str, Any]
     return read(events.begin() + b"".join(events.write(part, 1) for part in told))
 
 
-@settings(max_examples=examples(300, 20_000))
+@settings(max_examples=examples(100, 20_000))
 @given(st.lists(parts, max_size=14), st.booleans(), st.integers(1, 3), st.integers(-1, 20))
 def test_any_order_of_parts_gives_a_stream_that_the_official_client_reads(
     told: list[TurnPart], is_client: bool, number: int, after: int

@@ -57,7 +57,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=examples(400, 50_000))
+@settings(max_examples=examples(100, 50_000))
 @given(TEXTS)
 def test_the_quick_way_cuts_as_unicode_does(text: str) -> None:
     assert terms(text) == [term[:WORD_CHARACTERS] for term in terms_by_unicode(text)]

@@ -87,7 +87,7 @@ async def pages(store: Store, archived: bool | None, limit: int) -> tuple[list[s
             return found, totals
 
 
-@settings(max_examples=examples(40, 800), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 800), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(acts, max_size=25), st.integers(1, 4))
 def test_whatever_is_done_lists_are_in_order_and_their_pages_complete(done: list[tuple[str, int]], limit: int) -> None:
     async def run() -> None:
@@ -105,7 +105,7 @@ def test_whatever_is_done_lists_are_in_order_and_their_pages_complete(done: list
     anyio.run(run)
 
 
-@settings(max_examples=examples(40, 800), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 800), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(acts, max_size=12), st.lists(acts, max_size=12), st.integers(1, 3))
 def test_what_does_not_move_while_pages_are_read_is_on_exactly_one(
     before: list[tuple[str, int]], meanwhile: list[tuple[str, int]], limit: int

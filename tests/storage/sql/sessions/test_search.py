@@ -42,7 +42,7 @@ def naive(said_texts: list[str], asked: str) -> set[int]:
     }
 
 
-@settings(max_examples=examples(75, 1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30, 1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(texts | st.text(max_size=30), max_size=12), st.lists(questions, min_size=1, max_size=6))
 @example(["用 Python 写上海天气"], ["上海天气", "海天", "python", "pyth 气"])
 def test_a_search_finds_what_a_scan_of_everything_finds(told: list[str], asked: list[str]) -> None:
@@ -60,7 +60,7 @@ def test_a_search_finds_what_a_scan_of_everything_finds(told: list[str], asked: 
     anyio.run(run)
 
 
-@settings(max_examples=examples(50, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text("上海天气北京今日好", min_size=1, max_size=12), st.data())
 def test_every_part_of_a_chinese_sentence_finds_it(sentence: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(sentence) - 1))
