@@ -1,10 +1,14 @@
+import json
 import re
 from pathlib import Path
+
+from tests.provision.clients import Clients
 
 from agentvm import gateways
 from agentvm.server.cors import cors_headers, preflight_headers
 
 PAGE = [(b"origin", b"https://app.example")]
+CLIENTS = (Path(__file__).parent / "headers.mjs").read_text(encoding="utf-8")
 
 
 def test_only_pages_of_allowed_origins_are_answered() -> None:
@@ -34,3 +38,11 @@ def test_pages_may_send_every_header_that_a_gateway_reads() -> None:
     # A page sends `accept` without being allowed to.
     allowed = preflight_headers(PAGE, "POST")["Access-Control-Allow-Headers"].split(", ")
     assert read - {"accept"} <= set(allowed)
+
+
+async def test_pages_may_send_every_header_that_the_official_clients_send(clients: Clients) -> None:
+    sent: list[str] = json.loads(await clients.run(CLIENTS))
+    assert {"x-api-key", "last-event-id", "anthropic-version", "mcp-method", "a2a-version"} <= set(sent)
+    asked = (b"access-control-request-headers", ",".join(sent).encode())
+    allowed = preflight_headers([*PAGE, asked], "POST")["Access-Control-Allow-Headers"].split(", ")
+    assert set(sent) - {"accept"} <= set(allowed)
