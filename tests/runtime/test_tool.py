@@ -42,7 +42,8 @@ def test_a_resource_that_refers_to_another_tool_cannot_loosen_it() -> None:
     face = {"name": "face", "description": "d", "runtime": "http", "inputSchema": {"type": "object"}}
     middle = {**face, "entry": "resource://tools/rm@1.0.0", "resolved": {"entry": inner}}
     uris = ("resource://tools/face@2.0.0", "resource://tools/middle@1.0.0")
-    spec = {**face, "uri": uris[0], "entry": uris[1], "resolved": {"entry": middle}}
+    wider = {"type": "object", "properties": SCHEMA["properties"]}
+    spec = {**face, "uri": uris[0], "entry": uris[1], "inputSchema": wider, "resolved": {"entry": middle}}
     tool = ServerTools([], make=make).of_spec(spec)
     assert tool is not None
     tools = ToolSet([tool])
@@ -50,5 +51,5 @@ def test_a_resource_that_refers_to_another_tool_cannot_loosen_it() -> None:
     # A rule about Python applies, and an approval is remembered for exactly these versions.
     assert facts is not None
     assert (facts.runtime, facts.asks, facts.version) == ("python", True, " ".join([*uris, "resource://tools/rm@1.0.0"]))
-    assert tools.misfits(ToolCall(id="c", name="face", input={"path": 1}))
+    assert len(tools.misfits(ToolCall(id="c", name="face", input={"path": 1}))) == 1
     assert not tools.misfits(ToolCall(id="c", name="face", input={"path": "a", "more": 1}))

@@ -156,7 +156,8 @@ class ToolSet:
             tool = self._tools[call.name]
             schemas = [schema for schema in (tool.spec.input_schema, tool.also_fits) if schema is not None]
             checks = self._inputs[call.name] = [SchemaCheck("input", schema) for schema in schemas]
-        return [str(misfit) for check in checks for misfit in check.misfits(call.input)]
+        # A fault of both schemas is one.
+        return list(dict.fromkeys(str(misfit) for check in checks for misfit in check.misfits(call.input)))
 
     def find(self, name: str) -> Tool | None:
         return self._tools.get(name)
