@@ -146,5 +146,13 @@ async def test_several_bases_are_searched_in_turn_and_those_of_strangers_taint()
             assert [one.document for one in found.passages] == ["a", "b"]
             assert found.tainted
             assert not (await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "tea")).tainted
+            # One that cannot be searched is named, and does not take the others with it.
+            await publish(vm, {"collection": "gone@1"}, "gone")
+            gone = "resource://knowledge/gone@1.0.0"
+            found = await vm.knowledge.search(DEFAULT_TENANT, [gone, SHOP], "tea")
+            assert [one.document for one in found.passages] == ["a"]
+            assert [(one.document, "no collection gone@1" in one.problem) for one in found.problems] == [(gone, True)]
+            with pytest.raises(NotFound, match="gone@1"):
+                await vm.knowledge.search(DEFAULT_TENANT, [gone], "tea")
             with pytest.raises(ResourceNotFound):
                 await vm.knowledge.search(DEFAULT_TENANT, ["resource://knowledge/none@1.0.0"], "tea")

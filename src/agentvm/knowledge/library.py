@@ -102,9 +102,16 @@ class KnowledgeLibrary:
         passages: list[Passage] = []
         problems: list[DocumentProblem] = []
         for uri, node in nodes:
-            served = await self.ensure(tenant_id, node)
+            try:
+                served = await self.ensure(tenant_id, node)
+                hits = await self._hits(tenant_id, user_id, served, question, min(k or served.k, K_MAX))
+            except (NotAvailable, NotFound) as error:
+                if len(nodes) == 1:
+                    raise
+                # The others are searched all the same.
+                problems.append(DocumentProblem(document=uri, problem=str(error)[:PROBLEM_MAX]))
+                continue
             problems += served.index.problems
-            hits = await self._hits(tenant_id, user_id, served, question, min(k or served.k, K_MAX))
             passages += [msgspec.structs.replace(passage, uri=uri) for passage in hits]
         if len(nodes) > 1:
             passages = _take_turns(
