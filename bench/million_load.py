@@ -7,7 +7,7 @@ before it answers; its first delta counts from the result on. What was heard of 
 import json
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,8 @@ class Load:
     turns: int = 0
     tool_turns: int = 0
     failed: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """How often turns failed, by the code of the error, or its kind."""
     cpu_ms_per_turn: float = 0.0
     cpu_share: float = 0.0
     rss_mb: float = 0.0
@@ -97,7 +99,8 @@ async def speak(server: Server, image_id: str, number: int, load: Load, crowd: C
         load.turns += 1
         load.tool_turns += uses_tool
         load.heard[number].append(said)
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError) as error:
+        load.failures[type(error).__name__] += 1
         load.failed += 1
     finally:
         crowd.busy.discard(number)
@@ -118,9 +121,15 @@ async def converse(socket: ClientConnection, image_id: str, load: Load, *, uses_
         elif said.startswith('{"type":"tool_result"'):
             since = time.monotonic()
         elif said.startswith('{"type":"turn_response"'):
-            return crc32(text.encode()) if json.loads(said)["data"].get("outcome", "completed") == "completed" else None
-        elif '"system_error"' in said[:60]:
+            outcome = json.loads(said)["data"].get("outcome", "completed")
+            if outcome == "completed":
+                return crc32(text.encode())
+            load.failures[outcome] += 1
             return None
+        elif '"system_error"' in said[:60]:
+            load.failures[json.loads(said)["data"]["code"]] += 1
+            return None
+    load.failures["closed"] += 1
     return None
 
 
