@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import type { ToolItem } from "../state/fold.ts";
+import { visible } from "../state/visible.ts";
 import { Icon } from "../ui/icons.tsx";
 import { words } from "../words/index.ts";
 import { Decision } from "./decision.tsx";
@@ -15,11 +16,11 @@ export function ToolCard({ item }: { item: ToolItem }): JSX.Element {
         <summary>
           <Icon name="tool" />
           <code>{item.name}</code>
-          <span class="tool-brief" dir="auto">{wait?.questions === undefined && brief(item.input)}</span>
+          <span class="tool-brief" dir="auto">{wait?.questions === undefined && visible(brief(item.input))}</span>
           <span class="tool-state">{state === "waiting" && wait?.waits === "approval" ? words.value.waitsForApproval : words.value.toolStates[state]}</span>
         </summary>
         <p class="tool-part">{words.value.input}</p>
-        <pre dir="ltr" tabIndex={0}>{shown(item.input)}</pre>
+        <pre dir="ltr" tabIndex={0}>{visible(shown(item.input))}</pre>
         {item.result !== undefined && (
           <>
             <p class="tool-part">{state === "done" ? words.value.result : words.value.toolStates[state]}</p>
