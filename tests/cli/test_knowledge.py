@@ -1,7 +1,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.desk import open_desk
+
+from agentvm.knowledge import indexer
 
 
 async def test_a_folder_is_published_searched_and_cited(tmp_path: Path) -> None:
@@ -33,7 +36,11 @@ async def test_a_folder_is_published_searched_and_cited(tmp_path: Path) -> None:
         assert (await desk.avm("knowledge", "add", "none", str(empty))).code == 1
 
 
-async def test_a_large_folder_goes_into_a_collection_and_only_changes_are_sent_again(tmp_path: Path) -> None:
+async def test_a_large_folder_goes_into_a_collection_and_only_changes_are_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A search tells what is still being read; a busy machine reads slowly.
+    monkeypatch.setattr(indexer, "SETTLE_SECONDS", 60)
     (tmp_path / "returns.md").write_text("# Returns\n\nWithin seven days.")
     (tmp_path / "long.txt").write_text("All about green tea. " * 120_000)
     async with open_desk() as desk:
