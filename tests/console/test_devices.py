@@ -80,7 +80,8 @@ async def test_two_tabs_have_one_outbox_and_a_message_is_one_turn(open_page: Ope
         await say(first, "two")
         await expect(first.locator(".bubble-pending")).to_have_count(1)
         await say(second, "three")
-        await expect(second.locator(".bubble-pending")).to_have_count(1)
+        for page in (first, second):
+            await expect(page.locator(".bubble-pending .said")).to_have_text(["two", "three"])
         await cable.plug()
         for page in (first, second):
             await expect(page.locator(".answer")).to_have_text(["one", "two", "three"])

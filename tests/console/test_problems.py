@@ -98,13 +98,19 @@ async def test_a_refused_message_says_why_and_stays_until_its_owner_decides(open
             await expect(page.locator(".answer").last).to_have_text(f"about {code}")
             await expect(page.locator(".bubble-pending")).to_have_count(0)
         refusing.code = "wallet_empty"
+        tab = await page.context.new_page()
+        await tab.goto(page.url)
+        await expect(tab.locator(".answer").last).to_be_visible()
         await page.get_by_role("button", name="中文").click()
         await page.get_by_label("消息", exact=True).fill("写了一半")
         await page.keyboard.press("Enter")
         await expect(alert).to_contain_text("预付余额已用完。")
+        # Another tab shows it, too, until it is taken back in this one.
+        await expect(tab.locator(".bubble-pending")).to_contain_text("wallet_empty")
         await alert.get_by_role("button", name="编辑", exact=True).click()
         await expect(page.get_by_label("消息", exact=True)).to_have_value("写了一半")
-        await expect(page.locator(".bubble-pending")).to_have_count(0)
+        for each in (page, tab):
+            await expect(each.locator(".bubble-pending")).to_have_count(0)
 
 
 PRICED = BillingSettings(prices={"scripted": ModelRate(input=Decimal(1), output=Decimal(1))})

@@ -7,7 +7,7 @@
 import type { Summary } from "../link/client.ts";
 import { signal } from "@preact/signals";
 import { keep, kept } from "../link/copies.ts";
-import type { EventFrame, FilePart, SessionRow } from "../link/frames.ts";
+import type { EventFrame, SessionRow } from "../link/frames.ts";
 import { ApiError } from "../link/http.ts";
 import { ask, leaveSession, onEvent, onOpen, openSession } from "../link/socket.ts";
 import { type Attached, partOf } from "../link/upload.ts";
@@ -30,7 +30,7 @@ import {
   withWait,
   lastStored,
 } from "./fold.ts";
-import { discard as discardOutgoing, type Outgoing, retry as retryOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
+import { type Change, discard as discardOutgoing, type Outgoing, retry as retryOutgoing, send as sendOutgoing, waitingIn, watchOutbox } from "./outbox.ts";
 
 export type { Summary };
 
@@ -95,7 +95,7 @@ export class OpenConversation {
   start(): void {
     this.#endings = [
       onEvent((frame) => this.#heard(frame)),
-      watchOutbox((message) => this.#settled(message)),
+      watchOutbox((change) => this.#changedOutbox(change)),
       onOpen(() => {
         if (!this.#read) void this.#load();
       }),
@@ -120,9 +120,7 @@ export class OpenConversation {
   }
 
   async #withWaiting(now: Conversation): Promise<Conversation> {
-    for (const message of await waitingIn(this.sessionId))
-      now = withRefusal(withDraft(now, message.clientKey, message.text, filesOf(message), message.at), message.clientKey, message.refused);
-    return now;
+    return (await waitingIn(this.sessionId)).reduce(withOutgoing, now);
   }
 
   async #load(): Promise<void> {
@@ -234,7 +232,7 @@ export class OpenConversation {
     const message: Outgoing = { clientKey: crypto.randomUUID(), owner: ownerName(), sessionId: this.sessionId, containerId, text, at: Date.now() };
     if (files.length > 0) message.files = files;
     await sendOutgoing(message);
-    if (!this.#taken.has(message.clientKey)) this.#set(withDraft(this.#next, message.clientKey, text, filesOf(message), message.at));
+    if (!this.#taken.has(message.clientKey)) this.#set(withOutgoing(this.#next, message));
   }
 
   async retry(clientKey: string): Promise<void> {
@@ -251,9 +249,9 @@ export class OpenConversation {
     return ask("agent_interrupt", { sessionId: this.sessionId });
   }
 
-  #settled(message: Outgoing): void {
-    if (message.sessionId === this.sessionId && message.refused !== undefined)
-      this.#set(withRefusal(this.#next, message.clientKey, message.refused));
+  #changedOutbox({ message, isGone }: Change): void {
+    if (message.sessionId !== this.sessionId || this.#taken.has(message.clientKey)) return;
+    this.#set(isGone ? without(this.#next, message.clientKey) : withOutgoing(this.#next, message));
   }
 
   #heard(frame: EventFrame): void {
@@ -313,4 +311,6 @@ export class OpenConversation {
   }
 }
 
-const filesOf = ({ files }: Outgoing): FilePart[] => (files ?? []).map(partOf);
+function withOutgoing(now: Conversation, { clientKey, text, files, at, refused }: Outgoing): Conversation {
+  return withRefusal(withDraft(now, clientKey, text, (files ?? []).map(partOf), at), clientKey, refused);
+}

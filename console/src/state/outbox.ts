@@ -27,7 +27,13 @@ export interface Outgoing {
   refused?: Refusal;
 }
 
-type Settled = (message: Outgoing) => void;
+/** A message that waits or was refused, or one that its owner has discarded. */
+export interface Change {
+  message: Outgoing;
+  isGone?: boolean;
+}
+
+type Changed = (change: Change) => void;
 
 /** Refusals that say nothing about the message: it is sent again. */
 const PASSING = new Set(["channel_closed", "request_timeout", "shutting_down", "server_busy"]);
@@ -35,16 +41,16 @@ const PASSING = new Set(["channel_closed", "request_timeout", "shutting_down", "
 /** How much of the files of a message has been sent, from 0 to 1. */
 export const progress = signal<Readonly<Record<string, number>>>({});
 
-let settled: Settled = () => {};
+let changed: Changed = () => {};
 let sending = false;
 let again = false;
 let tabs: BroadcastChannel | undefined;
 
-/** Sends what is left whenever there is a connection; `whenSettled` hears of each message that was taken or refused. */
-export function watchOutbox(whenSettled: Settled): () => void {
-  settled = whenSettled;
+/** Sends what is left whenever there is a connection; `whenChanged` hears of refused messages, and of changes in other tabs. */
+export function watchOutbox(whenChanged: Changed): () => void {
+  changed = whenChanged;
   tabs ??= new BroadcastChannel("avm.outbox");
-  tabs.onmessage = (message: MessageEvent<Outgoing>) => settled(message.data);
+  tabs.onmessage = ({ data }: MessageEvent<Change>) => data.message.owner === ownerName() && changed(data);
   return onOpen(() => void flush());
 }
 
@@ -60,18 +66,24 @@ async function own(): Promise<Outgoing[]> {
 
 export async function send(message: Outgoing): Promise<void> {
   await store(message);
+  tabs?.postMessage({ message });
   void flush();
 }
 
 /** Sends a refused message once more. */
 export async function retry(clientKey: string): Promise<void> {
-  const message = (await (await openDatabase()).get(OUTBOX, clientKey)) as Outgoing | undefined;
+  const message = await find(clientKey);
   if (message !== undefined) await send({ ...message, refused: undefined });
 }
 
 export async function discard(clientKey: string): Promise<void> {
-  await (await openDatabase()).delete(OUTBOX, clientKey);
+  const message = await find(clientKey);
+  await remove(clientKey);
+  if (message !== undefined) tabs?.postMessage({ message, isGone: true });
 }
+
+const find = async (clientKey: string): Promise<Outgoing | undefined> => (await openDatabase()).get(OUTBOX, clientKey);
+const remove = async (clientKey: string): Promise<void> => (await openDatabase()).delete(OUTBOX, clientKey);
 
 async function store(message: Outgoing): Promise<void> {
   await (await openDatabase()).put(OUTBOX, message);
@@ -109,17 +121,12 @@ async function sendOne(message: Outgoing): Promise<boolean> {
     if (PASSING.has(code)) return false;
     const refused = { ...message, refused: { code, text: error instanceof Error ? error.message : String(error) } };
     await store(refused);
-    tell(refused);
+    changed({ message: refused });
+    tabs?.postMessage({ message: refused });
     return true;
   }
-  await discard(message.clientKey);
-  tell({ ...message, files: undefined });
+  await remove(message.clientKey);
   return true;
-}
-
-function tell(message: Outgoing): void {
-  settled(message);
-  tabs?.postMessage({ ...message, files: undefined });
 }
 
 /** Uploads the files that the server does not have. Each is remembered, so that a lost connection repeats at most one. */
