@@ -160,7 +160,7 @@ async def test_who_has_heard_the_message_elsewhere_waits_for_the_commit_that_acc
     await talker.until("turn_response")
 
 
-async def test_a_node_that_looks_slowly_denies_no_cursor_of_another(
+async def test_a_node_that_reads_slowly_denies_no_cursor_of_another(
     nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = map(Talker, nodes)
@@ -169,10 +169,10 @@ async def test_a_node_that_looks_slowly_denies_no_cursor_of_another(
     await a.send(image_id, "hold it")
     await b.until("text_delta")
 
-    async def look_later(_: EventRelay) -> None:
+    async def poll_later(_: EventRelay) -> None:
         return
 
-    monkeypatch.setattr(EventRelay, "_look", look_later)
+    monkeypatch.setattr(EventRelay, "_poll", poll_later)
     monkeypatch.setattr(relay, "CATCH_UP_SECONDS", 0.0)
     await a.send(image_id, "and then")
     await a.until("turn_request", 2)
