@@ -323,13 +323,20 @@ FAULTS: dict[Callable[[Chaos], Coroutine[Any, Any, None]], float] = {
 }
 
 
+async def read_history(chaos: Chaos, person: Person, folder: Path) -> tuple[list[list[Frame]], list[Frame]]:
+    """The log of a session as each node tells it, and its messages; also as a file, for whoever looks for a fault."""
+    logs = [await read_log(server.url, person.session_id) for server in chaos.servers]
+    messages = await read_messages(chaos.servers[0].url, person.session_id)
+    (folder / f"{person.name}.json").write_text(json.dumps([logs, messages, person.readers], indent=1))
+    return logs, messages
+
+
 async def check(chaos: Chaos, notes: Path) -> None:
     """Raises AssertionError with what is wrong."""
-    assert not chaos.violations, "\n".join(chaos.violations)
     texts: dict[str, str] = {}
-    for person in chaos.people:
-        logs = [await read_log(server.url, person.session_id) for server in chaos.servers]
-        messages = await read_messages(chaos.servers[0].url, person.session_id)
+    histories = [await read_history(chaos, person, notes.parent) for person in chaos.people]
+    assert not chaos.violations, "\n".join(chaos.violations)
+    for person, (logs, messages) in zip(chaos.people, histories, strict=True):
         check_session(person.sent, logs, messages, person.readers)
         texts |= {turn_id: each.text for each in person.sent for turn_id in each.turn_ids}
         chaos.counts["turns"] += len(person.sent)
@@ -356,7 +363,7 @@ async def run_seed(seed: int, seconds: float, people: int) -> Counter[str]:
             try:
                 await check(chaos, folder / "notes")
             except BaseException:
-                sys.stdout.write(f"What the nodes have logged is in {folder}\n")
+                sys.stdout.write(f"What the nodes have logged, and what was heard, is in {folder}\n")
                 raise
         shutil.rmtree(folder)
         return chaos.counts

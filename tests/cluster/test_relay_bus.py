@@ -4,7 +4,6 @@ import signal
 from collections.abc import Callable
 
 import anyio
-import psycopg
 import pytest
 from tests.cluster.conftest import LEASE_SECONDS, Gate, OpenNode, both_hear
 from tests.cluster.talking import Talker
@@ -18,7 +17,6 @@ from agentvm.cluster.mailbox import OPERATION, Mailbox
 from agentvm.errors import StoreFailed
 from agentvm.operations.agent import AgentInterrupt
 from agentvm.operations.session import SessionSetTitle
-from agentvm.runtime.session_log import SessionLog
 from agentvm.vm import AgentVM
 
 
@@ -47,22 +45,6 @@ async def test_turns_of_another_node_are_heard_over_the_bus_alone(on_bus: tuple[
         await b.until("turn_response", number + 1)
     assert a.cursors() == b.cursors() == list(range(1, len(a.heard) + 1))
     assert [event["type"] for event in a.heard] == [event["type"] for event in b.heard]
-
-
-async def test_the_events_of_another_node_are_not_stored_again_with_the_next_turn(
-    on_bus: tuple[AgentVM, AgentVM], monkeypatch: pytest.MonkeyPatch, shipped_url: str
-) -> None:
-    a, b = map(Talker, on_bus)
-    image_id, session_id = await a.create()
-    b.listen(session_id)
-    # What a node has heard it drops at its next look, which comes too late here.
-    monkeypatch.setattr(SessionLog, "drop_stored", lambda *_: None)
-    for number in range(4):
-        await (a, b)[number % 2].send(image_id, f"turn {number}")
-        await b.until("turn_response", number + 1)
-    with psycopg.connect(shipped_url) as connection:
-        chunks = connection.execute("SELECT first_seq, last_seq FROM log ORDER BY last_seq").fetchall()
-    assert [first for first, _ in chunks] == [1, *(last + 1 for _, last in chunks[:-1])]
 
 
 async def test_a_lost_event_is_read_from_the_database_when_the_next_one_comes(

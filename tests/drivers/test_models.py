@@ -10,7 +10,7 @@ import pytest
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import DEFAULT_CALLS_MAX, Models, Provider, slots_of
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited
+from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited, ShuttingDown
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 
@@ -87,6 +87,9 @@ async def test_providers_are_opened_once_and_closed_at_the_end() -> None:
         assert models.choose(None).driver is garage.made[1]
         assert len(garage.made) == 2
     assert garage.open == []
+    # A server that ends still answers: its clients are to ask again elsewhere.
+    with pytest.raises(ShuttingDown):
+        models.choose(None)
 
 
 async def test_what_is_gone_or_changed_is_closed_when_its_last_turn_has_ended() -> None:

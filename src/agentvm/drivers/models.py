@@ -24,7 +24,7 @@ from agentvm.drivers.abilities import ModelAbilities, abilities_of
 from agentvm.drivers.account_health import AccountHealth, TenantAttempt, TenantHealth
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.health import HealthTracker, ProviderHealth, is_outage
-from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, shorten
+from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, ShuttingDown, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.sharing.fair_slots import FairSlots
@@ -262,6 +262,9 @@ class Models:
     def _find(self, name: str | None) -> _OpenedProvider:
         provider = self.parse(name)[0]
         opened = self._now.opened.get(provider)
+        if not self._now.opened:
+            # All of them are closed: a definite answer would keep the client from asking again.
+            raise ShuttingDown("The server is shutting down; reconnect and try again")
         if opened is None:
             names = ", ".join(sorted(self._now.opened))
             raise DriverNotFound(f"No driver named {provider!r} is configured for model {name!r}; configured: {names}")

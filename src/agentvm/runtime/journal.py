@@ -41,11 +41,12 @@ logger = get_logger(__name__)
 
 PROBE_SECONDS = 1.0
 """Time between two attempts while the store refuses writes."""
+
 CROWDED_MIN = 10_000
 """Uncommitted events beyond which callers wait."""
+
 TAIL_EVENTS_MAX = 4_000
 """Events of one session in the journal; more are folded before the turn ends."""
-_ENTRY_MAX = 2**62
 
 Publish = Callable[[SessionLog, Sequence[Event]], None]
 
@@ -285,11 +286,13 @@ class Journal:
         parts = batch.parts
         if not parts and not self._pruning:
             return
+        now = self._clock()
         folded = {log: len(log.tail) for log in parts if log.foldable(TAIL_EVENTS_MAX) and log not in self._batch.parts}
         claims = self._claims(parts) if self._store.node_id else ()
-        # Events of another node, which has stored them before it let the session go.
-        stored = {log: log.count_stored() for log in parts if not log.claimed} if self._store.node_id else {}
-        writes = self._writes(parts, folded, stored)
+        writes = [
+            write_of(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
+        ]
+        writes = self._add_notices(writes, parts.values()) if self._store.hooked else writes
         carried = {
             log: numbered
             for log, part in parts.items()
@@ -314,14 +317,12 @@ class Journal:
             if log in gone:
                 continue
             log.committed = max(log.committed, part.last)
-            if log in folded:
-                log.fold(folded[log])
-                self._unfolded.pop(log, None)
-                continue
-            del log.tail[: stored.get(log, 0)]
             if log in carried:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry
+            elif log in folded:
+                log.fold(folded[log])
+                self._unfolded.pop(log, None)
         if gone:
             self._fail(batch, gone)
         for log, part in parts.items():
@@ -348,17 +349,12 @@ class Journal:
                 log.claimed = True
                 self._claimed[log] = None
 
-    def _writes(
-        self, parts: Mapping[SessionLog, BatchPart], folded: Mapping[SessionLog, int], stored: Mapping[SessionLog, int]
-    ) -> list[SessionWrite]:
-        """The rows of each session, with the notices of webhooks for tenants that may have some."""
-        now, hooked, writes = self._clock(), self._store.hooked, []
-        for log, part in parts.items():
-            fold = log.tail[stored.get(log, 0) : folded[log]] if log in folded else None
-            write = write_of(log, part.events, now, fold)
-            notices = notices_of(part.events) if log.tenant_id in hooked else ()
-            writes.append(msgspec.structs.replace(write, notices=notices) if notices else write)
-        return writes
+    def _add_notices(self, writes: Sequence[SessionWrite], parts: Iterable[BatchPart]) -> list[SessionWrite]:
+        """Adds the notices of webhooks, for tenants that may have some."""
+        return [
+            msgspec.structs.replace(write, notices=notices_of(part.events)) if write.tenant_id in self._store.hooked else write
+            for write, part in zip(writes, parts, strict=True)
+        ]
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Returns the number below which journal entries are unneeded once the folded logs need none."""
@@ -398,3 +394,6 @@ async def open_journal(
             yield journal
         finally:
             journal.close()
+
+
+_ENTRY_MAX = 2**62

@@ -144,10 +144,6 @@ class SessionLog:
         """Drops events of a mirror that the log has by now."""
         del self.tail[: sum(event.seq <= head for event in self.tail)]
 
-    def count_stored(self) -> int:
-        """How many events of the tail are stored and sent."""
-        return sum(event.seq <= self.committed for event in self.tail)
-
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were sent and are no longer stored: clients that request them must start over."""
         self.tail.clear()
@@ -168,7 +164,7 @@ class SessionLog:
 
     def drop_uncommitted(self) -> None:
         """Drops uncommitted events: their numbers are used again."""
-        stored_count = self.count_stored()
+        stored_count = sum(event.seq <= self.committed for event in self.tail)
         for event in reversed(self.tail[stored_count:]):
             match event.data:
                 case TurnRequest(turn_id=turn_id):
