@@ -53,6 +53,8 @@ class Start:
 
 
 def import_all() -> None:
+    # Nothing that is imported is garbage.
+    gc.disable()
     for module in pkgutil.walk_packages(agentvm.__path__, "agentvm."):
         if not module.name.endswith((".main", ".__main__")) and ".mcp" not in module.name:
             # What needs an extra that is not installed is not used by a program that starts without it.
@@ -66,6 +68,7 @@ def import_all() -> None:
     sys.modules.pop(OWN_MODULE, None)
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def receive(connection: socket.socket) -> Start:

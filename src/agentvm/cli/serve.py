@@ -63,13 +63,14 @@ def serve(config: Path | None, settings: tuple[str, ...], memory: bool, no_overr
 
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:
     """Serves until the first signal; returns when all data is stored."""
-    # Late: it loads the web framework, which `avm serve --help` does not need.
     from agentvm.server.collector import freeze_loaded, relax_collector
     from agentvm.server.descriptors import raise_open_files_limit
+
+    relax_collector()
+    # Late: it loads the web framework, which `avm serve --help` does not need. The collector would take a tenth of it.
     from agentvm.server.local import start_server
 
     raise_open_files_limit()
-    relax_collector()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with start_server(config, overrides=overrides) as server:
             freeze_loaded()
