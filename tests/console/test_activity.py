@@ -185,7 +185,7 @@ async def test_the_log_is_followed_over_a_restart_and_hostile_facts_are_text(ope
         await expect(entry.locator(".entry-facts")).to_contain_text("<img src=x onerror=alert(1)>")
         assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0
         port = server.port
-    await expect(page.get_by_role("status").filter(has_text="goes on by itself")).to_be_visible()
+    await expect(page.get_by_role("status").filter(has_text="continues by itself")).to_be_visible()
     again = ServerConfig(system=SystemSettings(port=port, data_dir=str(tmp_path)))
     async with start_server(again, drivers=driver()):
         with concerning(tenant_id="default"):

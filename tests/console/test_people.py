@@ -175,7 +175,7 @@ async def test_a_person_signs_in_at_the_identity_provider_and_a_replay_is_refuse
             await page.goto(answers[0])
             await expect(page).to_have_url(f"{server.url}/login?problem=state")
             thief = await open_page(answers[0])
-            await expect(thief.locator(".notice")).to_contain_text("took too long, or was begun elsewhere")
+            await expect(thief.locator(".notice")).to_contain_text("took too long, or was started in another browser")
             await expect(thief.get_by_label("API key")).to_be_visible()
             # Nor does a token that was made for another sign-in let anybody in.
             provider.claims = {**provider.claims, "nonce": "of another sign-in"}

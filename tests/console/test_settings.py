@@ -82,7 +82,7 @@ async def test_the_second_editor_sees_what_the_first_has_changed_and_loses_nothi
         await expect(first.get_by_role("status").filter(has_text="Saved.")).to_be_visible()
         await second.get_by_role("button", name="Save").click()
         conflict = second.locator(".conflict")
-        await expect(conflict).to_contain_text("Somebody has changed settings")
+        await expect(conflict).to_contain_text("Settings were changed")
         await expect(conflict.get_by_role("row").filter(has_text="limits.steps")).to_contain_text("9")
         await expect(second.get_by_label("Value", exact=True)).to_have_value("7")
         await expect(second.get_by_label("Note", exact=True)).to_have_value("fewer tools")

@@ -158,7 +158,7 @@ def test_references_say_where_they_stand() -> None:
         ({"tools": ["a", "resource://prompts/x"]}, "tools.1 cannot refer to prompts"),
         ({"tools": ["resource://tools/x#y"]}, "tools.0 takes the whole"),
         ({"tools": ["a\nb"]}, "tools.0: 'a\\nb' is neither"),
-        ({"tools": ["a", "a"]}, "tools names something twice"),
+        ({"tools": ["a", "a"]}, "tools lists an entry twice"),
         ({"sandbox": "box"}, "sandbox must be a URI"),
         ({"knowledge": ["docs"]}, "knowledge.0 must be a URI"),
         ({"skills": ["resource://tools/x"]}, "skills.0 cannot refer to tools"),

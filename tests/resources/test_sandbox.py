@@ -179,7 +179,7 @@ def test_anything_else_cannot_be_allowed(entry: str) -> None:
         ({"runtime": "python", "network": {"mode": "none", "allow": ["a"]}}, "network.mode is none"),
         ({"runtime": "python", "network": {"allow": ["a"]}}, "network.mode is none"),
         ({"runtime": "python", "network": {"mode": "open"}}, "network.mode must be one of"),
-        ({"runtime": "python", "packages": ["a", "a"]}, "packages names something twice"),
+        ({"runtime": "python", "packages": ["a", "a"]}, "packages lists an entry twice"),
         ({"runtime": "python", "packages": ["a\n"]}, "is not the name of a package"),
         ({"runtime": "rm -rf"}, "runtime"),
         ({"runtime": "python", "env": {f"A{i}": "" for i in range(2_000)}}, "env has 2000 variables"),

@@ -86,7 +86,7 @@ def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
         ({"http": {"headers": {"X": "a\r\nb"}}}, "has a line break"),
         ({"http": {"pick": "data"}}, "http.pick is a JSON pointer"),
         ({"timeoutMs": 0}, "timeoutMs must be a whole number, at least 1"),
-        ({"secrets": ["a", "a"]}, "secrets names something twice"),
+        ({"secrets": ["a", "a"]}, "secrets lists an entry twice"),
         ({"secrets": [""]}, "secrets.0"),
         ({"runtime": "client", "entry": "x", "secrets": ["a"]}, "secrets has no meaning for a tool with the runtime client"),
         ({"runtime": "shell", "entry": "x", "secrets": ["a.b"]}, "'a.b' cannot be a variable"),

@@ -127,7 +127,7 @@ def test_names_are_expressions() -> None:
         ("* * * *", "UTC", "this has 4"),
         ("@secondly", "UTC", "not one of"),
         ("61 * * * *", "UTC", "the minute 61 is not 0 to 59"),
-        ("0 0 31 2 *", "UTC", "no such day"),
+        ("0 0 31 2 *", "UTC", "does not exist"),
         ("*/0 * * * *", "UTC", "step of the minute"),
         ("5-1 * * * *", "UTC", "ends before it begins"),
         ("* * * * L", "UTC", "day of week L"),

@@ -17,6 +17,8 @@ PRONOUNS = set(
 INDEFINITE = re.compile(
     r"\b(what|whatever|whoever|whom|somebody|someone|something|anybody|anyone|nobody|everybody|everyone)\b", re.IGNORECASE
 )
+# A person who reads an error knows "in the meantime", "message" and "continues".
+PRIVATE_VERBS = re.compile(r"\b(meanwhile|elsewhere|said|told|goes on|go on|taken back)\b", re.IGNORECASE)
 # Participles say how a value came to be there, not what it is: a reader needs the session, not that it was found.
 VAGUE_LOCALS = set(
     "asked beside each elsewhere found given heard kept known made one said taken those told wanted what who".split()
@@ -43,6 +45,16 @@ def names_things(module: Module) -> Iterator[str]:
         # A word in backquotes is a value or a name.
         if word := INDEFINITE.search(re.sub(r"`[^`]*`", "", text)):
             yield f"{line}: a docstring says {word.group()!r}; name the thing or the person"
+
+
+def errors_name_things(module: Module) -> Iterator[str]:
+    for raised in module.nodes:
+        if isinstance(raised, ast.Raise) and isinstance(raised.exc, ast.Call):
+            for argument in raised.exc.args:
+                for node in ast.walk(argument):
+                    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+                    if word := INDEFINITE.search(text) or PRIVATE_VERBS.search(text):
+                        yield f"{raised.lineno}: an error says {word.group()!r}; name the thing or the person"
 
 
 def docstrings(module: Module) -> Iterator[tuple[int, str]]:
@@ -113,6 +125,7 @@ def defined_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
 WORD_RULES: tuple[Rule, ...] = (
     begins_with_a_noun,
     names_things,
+    errors_name_things,
     numbers_have_units,
     constants_are_nouns,
     locals_are_nouns,

@@ -89,7 +89,7 @@ def _show(report: Estimate) -> None:
         for peer in report.peers
     ]
     if peers:
-        click.echo(table(("ELSEWHERE, THE SAME TURNS", "A MONTH", "", "SOURCE"), peers))
+        click.echo(table(("OTHER PLATFORMS, SAME TURNS", "A MONTH", "", "SOURCE"), peers))
         click.echo()
     changes = [
         (effect.change, "not in this shape" if effect.price is None else _dollars(effect.price))

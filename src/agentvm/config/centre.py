@@ -218,7 +218,7 @@ class ConfigCentre:
         scope = self._scope(tenant_id)
         if request.revision is not None and request.revision != scope.revision:
             raise PreconditionFailed(
-                f"The settings were changed meanwhile: they are at revision {scope.revision}, not {request.revision}; "
+                f"The settings were changed in the meantime: they are at revision {scope.revision}, not {request.revision}; "
                 "read them and try again",
                 details={"revision": scope.revision},
             )

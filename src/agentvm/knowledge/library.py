@@ -179,7 +179,7 @@ class KnowledgeLibrary:
             # Without one another node has made it anew meanwhile, or the version is gone.
             if index is not None:
                 return ServedIndex(store, index, about.k, about.mode)
-        raise NotFound("The version was deleted meanwhile")
+        raise NotFound("The version was deleted in the meantime")
 
     async def _of_collection(self, owner: TenantId, reference: str, form: IndexForm) -> CompleteIndex:
         collection_id, revision = parse_reference(reference)

@@ -93,7 +93,7 @@ def with_output(options: TurnOptions | None, output: OutputFormat | None) -> Tur
     if output is None:
         return options
     if options is not None and options.output is not None:
-        raise InvalidInput("Give output once: beside options, or among them")
+        raise InvalidInput("Set output once: as a field of the request or in options")
     return msgspec.structs.replace(options or TurnOptions(), output=output)
 
 

@@ -72,7 +72,7 @@ class Agents:
             ("handoffs", content.handoffs),
         ):
             if len(set(names)) < len(names):
-                raise ResourceInvalid(f"{member} names something twice")
+                raise ResourceInvalid(f"{member} lists an entry twice")
         for index, tool in enumerate(content.tools or ()):
             if is_reference(tool):
                 check_reference(f"tools.{index}", tool, "tools")

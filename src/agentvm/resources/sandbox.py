@@ -90,7 +90,7 @@ class Sandboxes:
             _check_network(content.network, is_complete=content.extends is None)
         packages = content.packages or ()
         if len(set(packages)) < len(packages):
-            raise ResourceInvalid("packages names something twice")
+            raise ResourceInvalid("packages lists an entry twice")
         if odd := next((package for package in packages if not package.isprintable() or package != package.strip()), None):
             raise ResourceInvalid(f"packages: {shorten(odd)!r} is not the name of a package")
 

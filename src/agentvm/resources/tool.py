@@ -151,7 +151,7 @@ class Tools:
             check_schema("outputSchema", content.output_schema)
         for member, names in (("secrets", content.secrets), ("permissions", content.permissions)):
             if len(set(names)) < len(names):
-                raise ResourceInvalid(f"{member} names something twice")
+                raise ResourceInvalid(f"{member} lists an entry twice")
         if content.runtime in _CODE and (
             odd := next((n for n in content.secrets if not tool_entry.SECRET_NAME.fullmatch(n)), None)
         ):
@@ -283,7 +283,7 @@ def _check_provider(content: ToolContent) -> None:
     if not isinstance(uses, int) or isinstance(uses, bool) or not 0 < uses <= USES_MAX:
         raise ResourceInvalid(f"options.max_uses is a number from 1 to {USES_MAX}, the calls of the tool in one model call")
     if content.world == "closed":
-        raise ResourceInvalid("world: a provider's tool reads what strangers have written; it is open")
+        raise ResourceInvalid("world: a provider's tool reads text of strangers; it is open")
 
 
 def _properties(content: ToolContent) -> tuple[str, ...]:

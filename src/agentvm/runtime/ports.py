@@ -197,8 +197,8 @@ class HistoryReader:
                         recalled = replace(recalled, messages=newest(recalled.messages, window)[0])
             if recalled.truncated and not _has(recalled, current):
                 raise HistoryTooLarge(
-                    f"This message, with what was done about it, has more than {TURN_MAX_BYTES // 2**20} MiB, "
-                    "which is more than a model is told at once; send less, or upload it as an attachment"
+                    f"This message, with its tool calls and answers, has more than {TURN_MAX_BYTES // 2**20} MiB, "
+                    "which is more than a model accepts in one prompt; send less, or upload it as an attachment"
                 )
             keep(recalled, window or 0)
         return recalled

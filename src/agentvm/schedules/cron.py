@@ -75,7 +75,7 @@ def parse(cron: str, zone: str) -> str:
     read(text)
     zone_of(zone)
     if next_time(text, "UTC", int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1000) is None:
-        raise InvalidInput("cron: there is no such day; look at the day and the month")
+        raise InvalidInput("cron: this day does not exist; check the day and the month")
     return text
 
 

@@ -66,7 +66,7 @@ class ImportQueue:
     def refuse_deleted(self, tenant_id: TenantId, containers: Iterable[ContainerId]) -> None:
         """Raises `Conflict` for a container that was deleted since the upload began, so that it is not created again."""
         for container_id in self._deleted.get(tenant_id, set()).intersection(containers):
-            raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
+            raise Conflict(f"The container {container_id} was deleted in the meantime; nothing was imported")
 
     @contextmanager
     def receiving(self, tenant_id: TenantId) -> Iterator[Callable[[int], None]]:

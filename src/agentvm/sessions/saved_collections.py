@@ -77,7 +77,7 @@ class SavedCollections:
         for document in documents:
             body = await store.read_named(collection_id, revision, document.document)
             if body is None or document.digest is None:
-                raise Conflict(f"The document {document.document} of {reference} was deleted meanwhile; try again")
+                raise Conflict(f"The document {document.document} of {reference} was deleted in the meantime; try again")
             bodies[document.digest] = body
         return FileCollection(
             reference=reference, documents=tuple(record_from(FileDocument, document) for document in documents)
@@ -119,7 +119,7 @@ class SavedCollections:
                 for document in collection.documents:
                     await self._put(collection_id, document, bodies[document.digest])
                 if not await self._store.settle(collection_id, revision):
-                    raise Conflict(f"The collection {collection_id} was changed meanwhile; try again")
+                    raise Conflict(f"The collection {collection_id} was changed in the meantime; try again")
             yield
             is_done = True
         finally:

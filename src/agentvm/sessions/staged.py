@@ -288,7 +288,7 @@ class Staged:
                 heads.add(self._body(head))
                 self._add_item(to_item(*line.read_line(self._body(head))))
             elif session is None:
-                raise line.Unfit("something is said before there is a session")
+                raise line.Unfit("a message stands before its session")
             elif head.kind == FILE:
                 self._add_file(session, head)
             elif head.kind == CHANGE:

@@ -27,7 +27,7 @@ class References:
         """Returns the object that a value is, or refers to, through a bounded number of references."""
         for _ in range(FOLLOWED_MAX):
             if not isinstance(value, Mapping):
-                raise ResourceInvalid("The document has something else where an object belongs")
+                raise ResourceInvalid("The document has another value where an object belongs")
             if "$ref" not in value:
                 return value
             value = self._target(value["$ref"])
@@ -75,7 +75,7 @@ def converted(schema: object, references: References) -> dict[str, object]:
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     if not isinstance(schema, Mapping):
-        raise ResourceInvalid("The document has something else where a schema belongs")
+        raise ResourceInvalid("The document has another value where a schema belongs")
     if "$ref" in schema:
         return {"$ref": references.define(schema["$ref"])}
     result: dict[str, object] = {}

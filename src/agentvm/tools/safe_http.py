@@ -303,7 +303,7 @@ class Hop:
         headers = ((b"Host", url.netloc), *passed_headers)
         keeps = status in (307, 308)
         if keeps and self.method not in ("GET", "HEAD") and _origin(url) != _origin(self.url):
-            raise EgressRefused(f"{self.url.host} redirects what was sent to {url.host}, which is not followed")
+            raise EgressRefused(f"{self.url.host} redirects a request with a body to {url.host}, which is not followed")
         if keeps or self.method in ("GET", "HEAD"):
             return replace(self, url=url, headers=headers)
         bare = tuple((name, value) for name, value in headers if not name.lower().startswith((b"content-", b"transfer-")))

@@ -91,8 +91,8 @@ class SecretGrants:
             raise SecretNotGranted(name, grantee.name, use, None)
         if len(value.reveal()) < SECRET_CHARACTERS_MIN:
             raise ToolFailed(
-                f"The secret {name} has fewer than {SECRET_CHARACTERS_MIN} characters; it could not be told from ordinary text "
-                "in results, so tools do not get it"
+                f"The secret {name} has fewer than {SECRET_CHARACTERS_MIN} characters; in results it could not be "
+                "distinguished from ordinary text, so tools do not get it"
             )
         return value
 

@@ -269,7 +269,7 @@ async def test_a_session_that_goes_on_during_the_import_is_refused(store: Store,
         if happens == "late":
             anyio.from_thread.run(go_on)
 
-    with anyio.fail_after(60), pytest.raises(Conflict, match="continued meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="continued in the meantime"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0", "m1", "own"]
     assert await found(store) == 2
@@ -289,7 +289,7 @@ async def test_a_rewind_during_the_import_is_seen_too(store: Store) -> None:
         yield SessionContent(messages(2, 10))
         anyio.from_thread.run(take_back)
 
-    with anyio.fail_after(60), pytest.raises(Conflict, match="continued meanwhile"):
+    with anyio.fail_after(60), pytest.raises(Conflict, match="continued in the meantime"):
         await store.carrier(ACME).add(load, 7)
     assert [message.id for message in await home.list_messages(SESSION)] == ["m0"]
 

@@ -247,7 +247,7 @@ export const en = {
   publishedAs: (version: string) => `Version ${version} is published.`,
   notJson: (near: string) => (near === "" ? "The JSON ends too early." : `This is not JSON, from here on: ${near}`),
   onLine: (line: number) => `Line ${line}`,
-  meanwhile: "Somebody has published another version meanwhile. Yours is not lost: compare, then publish on top of it.",
+  meanwhile: "Another version was published in the meantime. Yours is not lost: compare, then publish on top of it.",
   theirs: (version: string) => `What ${version} says, and what you have written`,
   publishAnyway: "Publish on top of it",
   details: "About this resource",

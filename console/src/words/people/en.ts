@@ -260,7 +260,7 @@ export const en = {
   scheduleKinds: { schedule: "on a schedule", trigger: "when a program asks" } as Record<string, string>,
   scheduleLast: "Last run",
   scheduleMessage: "Message",
-  scheduleModes: { same: "go on in the same one", new: "begin a new one each time" } as Record<string, string>,
+  scheduleModes: { same: "continue the same one", new: "start a new one each time" } as Record<string, string>,
   scheduleNameHint: "Without one, the beginning of the message.",
   scheduleNew: "Add a schedule or trigger",
   scheduleNext: "Next run",

@@ -11,7 +11,7 @@ export const en = {
   before: "Before",
   bytes: "Size",
   changed: "Changed",
-  changedElsewhere: "Somebody has changed settings since you opened this page. These are the differences; look at them, then save again.",
+  changedElsewhere: "Settings were changed since you opened this page. Review the differences, then save again.",
   changedNothing: "Nothing is changed: every setting has the value that it came with.",
   changedOnly: "Changed ones",
   channelAgent: "Agent",
@@ -102,7 +102,7 @@ export const en = {
   provider: "Provider",
   providerErrors: {
     provider_auth_failed: "It refuses the key. Check llm.providers.<name>.apiKey.",
-    provider_rate_limited: "It limits requests. They go on at the time above, or by a fallback.",
+    provider_rate_limited: "It limits requests. They continue at the time above, or with a fallback.",
     timeout: "It did not answer in time.",
     provider_unreachable: "It cannot be reached. Check its address and the network.",
     provider_overloaded: "It is overloaded or out of order.",
@@ -176,9 +176,9 @@ export const en = {
   webhookEventHints: {
     "turn.completed": "a turn has ended with an answer",
     "turn.failed": "a turn has failed",
-    "turn.interrupted": "somebody has stopped a turn",
+    "turn.interrupted": "a person has stopped a turn",
     "session.created": "a conversation was created or forked",
-    "wait.created": "a tool call waits for somebody",
+    "wait.created": "a tool call waits for a person",
     "quota.warning": "a soft limit is reached",
   } as Record<string, string>,
   webhookEvents: "Events",
@@ -198,7 +198,7 @@ export const en = {
   webhookSecretOnce: "This is the secret by which the receiver verifies signatures. It is shown only now: copy it.",
   webhookStates: { pending: "Pending", delivered: "Delivered", failed: "Failed" } as Record<string, string>,
   webhookTest: "Send a test event",
-  webhooksHint: "An address of yours that is told of events, such as the end of a turn. What was said is in none of them.",
+  webhooksHint: "An address of yours that receives events, such as the end of a turn. Events contain no messages.",
   webhooksNothing: "No webhooks yet. Add one below.",
   why: "Why",
 };

@@ -293,5 +293,5 @@ def _without_null(schema: Json) -> Json:
 def _anything(kind: type) -> Json:
     """A schema hook of msgspec for types without a schema."""
     if kind is not object:
-        raise TypeError(f"{kind} has no schema; say what its JSON is")
+        raise TypeError(f"{kind} has no schema; describe its JSON")
     return {"description": "Any JSON."}

@@ -171,7 +171,7 @@ async def _publish(database: Database, tenant_id: TenantId, arrival: Arrival, no
 
 def _refuse(went_on: Sequence[tuple[Any, ...]]) -> None:
     for (session_id,) in went_on:
-        raise Conflict(f"The session {session_id} continued meanwhile; nothing was imported. Try again")
+        raise Conflict(f"The session {session_id} continued in the meantime; nothing was imported. Try again")
 
 
 class _Import:
@@ -226,7 +226,7 @@ class _Import:
                 case ContainerMemory() | Schedule() | Trigger():
                     piece.append(partial(self._put_item, item=item))
                 case _:
-                    raise ValueError("nothing is said before there is a session")
+                    raise ValueError("a message stands before its session")
             if len(piece) >= PIECE_ITEMS_MAX:
                 yield piece
                 piece = []
@@ -240,7 +240,7 @@ class _Import:
         rows = connection.fetch(_CONTAINER, key)
         container = self._containers.get(container_id)
         if container is not None and rows != [container]:
-            raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
+            raise Conflict(f"The container {container_id} was deleted in the meantime; nothing was imported")
         if is_retired(connection, key):
             message = f"The container {container_id} was deleted with its user; nothing was imported. Name another container"
             raise Conflict(message)

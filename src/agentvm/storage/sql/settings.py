@@ -40,7 +40,7 @@ class SettingsStore(Scope):
                 refuse_deleted(connection, self._tenant_id)
             last = int(connection.fetch(_LAST, (self._scope,))[0][0])
             if change.revision != last + 1:
-                raise Conflict(f"The settings were changed meanwhile: they are at revision {last}; read them and try again")
+                raise Conflict(f"The settings were changed in the meantime, to revision {last}; read them and try again")
             connection.execute(_ADD, (self._scope, *_CHANGE.encode(change)))
 
         await self._database.write(write)

@@ -153,7 +153,7 @@ def _edited(path: str, body: bytes, old: str, new: str, every: bool) -> tuple[by
         raise ToolFailed(f"The text does not stand in {path}; read the file, and copy the text with its spaces and line breaks")
     if count > 1 and not every:
         raise ToolFailed(
-            f"The text stands {count} times in {path}; give more of what is around it, or replace every occurrence"
+            f"The text stands {count} times in {path}; give more of the text around it, or replace every occurrence"
         )
     if old == new:
         raise ToolFailed("The old and the new text are the same")

@@ -114,5 +114,5 @@ def read_pending(stored: bytes | None, issuer: str | None) -> PendingConsent:
     pending = msgspec.json.decode(stored, type=PendingConsent)
     # Compared as they are: two addresses that mean the same may belong to two servers.
     if (issuer is None and pending.issuer_required) or (issuer is not None and issuer != pending.issuer):
-        raise InvalidInput("This consent was given by another authorization server than the one that was asked")
+        raise InvalidInput("This consent is from another authorization server than the requested one")
     return pending

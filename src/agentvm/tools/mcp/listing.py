@@ -104,7 +104,7 @@ class Listing(Record):
         members = f" ({', '.join(changes)})" if changes else ""
         raise McpChanged(
             f"{shorten(name)} is suspended: the server has changed its description since it was pinned{members}; "
-            "whoever publishes the tool can review the change and publish it again with avm resource pin",
+            "the publisher of the tool can review the change and publish it again with avm resource pin",
             details={"tool": name, "pinned": pin, "current": self.digests[name], "changes": changes},
         )
 

@@ -100,7 +100,7 @@ class McpOAuth:
             await self._ask(scope, provider, url)
 
         async def never() -> AuthorizationCodeResult:
-            raise ToolFailed("The user's consent is waited for elsewhere")
+            raise ToolFailed("Another call waits for the user's consent")
 
         provider = OAuthClientProvider(
             scope.server,

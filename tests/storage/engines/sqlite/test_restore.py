@@ -149,7 +149,7 @@ def other_schema(files: Files, manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (flip, "is not what its"), (cut, "is not what its"), (lengthen, "is not what its"), (other_format, "format"),
+        (flip, "differs from its"), (cut, "differs from its"), (lengthen, "differs from its"), (other_format, "format"),
         (stranger, "files differ"), (named_stranger, "must name"), (twice, "must name"), (nothing, "no manifest"),
         (no_database, "must name"), (typo, "unknown field"), (huge, "too long"), (other_schema, "schema version"),
     ],

@@ -145,7 +145,7 @@ def _tables(raw: Raw, sqlite: apsw.Connection) -> list[_Table]:
     theirs = {str(name) for (name,) in sqlite.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     missing = {name for name in theirs if not name.startswith(_THEIRS)} ^ columns.keys()
     if missing:
-        raise StoreFailed(f"The databases have different tables ({', '.join(sorted(missing))}): somebody has changed them")
+        raise StoreFailed(f"The databases have different tables ({', '.join(sorted(missing))}): one was changed by hand")
     order: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(columns, ()))
     for table, needed in raw.execute(_NEEDS).fetchall():
         if table != needed and table in columns:

@@ -188,7 +188,7 @@ def _extract(archive: zipfile.ZipFile, part: Part, target: Path, progress: Progr
         writing.flush()
         os.fsync(writing.fileno())
     if done != part.size or digest.hexdigest() != part.sha256:
-        raise BackupInvalid(f"It is damaged: {part.name} is not what its {MANIFEST} says ({done} bytes, or another digest)")
+        raise BackupInvalid(f"It is damaged: {part.name} differs from its {MANIFEST} ({done} bytes, or another digest)")
 
 
 def _check_database(path: Path, manifest: BackupManifest, progress: Progress) -> None:
