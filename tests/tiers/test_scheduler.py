@@ -185,3 +185,14 @@ async def test_prices_of_the_operator_are_those_of_the_offers_from_the_next_job_
     prices["process"] = 30_000
     placed, _ = await tiers.run(NEED, JOB, tenant="a")
     assert (placed.tier, dict(placed.why)["process"]) == ("container", "dearer: 3e-05 $/s")
+
+
+async def test_an_engine_is_looked_for_from_the_weakest_tier_on_and_no_further_than_where_it_is() -> None:
+    class Silent(FakeTier):
+        async def offer(self) -> Offer:
+            raise AssertionError("a tier was asked that need not be")
+
+    tiers = scheduler(Silent("remote"), FakeTier("process"), FakeTier("isolate", engine="javascript"), now=[0])
+    for engine in ("javascript", "python", "python-subset"):
+        assert await tiers.has(engine)
+    assert not await scheduler(FakeTier("process"), now=[0]).has("cobol")

@@ -70,6 +70,14 @@ class Scheduler:
             for offer in offers
         )
 
+    async def has(self, engine: str) -> bool:
+        """Whether a tier runs programs of an engine. The weakest that does is the last that is asked."""
+        for tier in sorted(self._tiers.values(), key=lambda tier: TIERS.index(tier.name)):
+            offer = await tier.offer()
+            if not offer.missing and engine_on(engine, offer) is not None:
+                return True
+        return False
+
     async def place(self, need: Need, rules: TierRules | None = None, *, tenant: str = "") -> Placed:
         """The tier for a job; `TierUnavailable` with the verdict on each. `rules` of a tenant only narrow the operator's."""
         answer = decide(need, await self.offers(tenant), self._rules().narrowed(rules or TierRules()), self._clock())

@@ -13,7 +13,7 @@ import msgspec
 from agentvm.errors.tool import TierBroken, TierUnavailable
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import TIER_DRIVER, LedgerEntry
-from agentvm.model.tier import FULL_ENGINES, Job, JobOwner, JobResult, Need, Placed, TierRules, Unplaced
+from agentvm.model.tier import Job, JobOwner, JobResult, Need, Placed, TierRules, Unplaced
 from agentvm.model.usage import NO_USAGE
 from agentvm.storage.sql.store import Store
 from agentvm.tenants.quota import Quotas
@@ -57,10 +57,10 @@ class MeteredJobs:
 
     async def why_missing(self, engine: str) -> str | None:
         """Returns why no tier of this machine has the engine, with the remedy; None if one has it."""
-        offers = await (await self.tiers.scheduler()).offers()
-        if any({engine, FULL_ENGINES.get(engine, engine)} & offer.engines and not offer.missing for offer in offers):
+        scheduler = await self.tiers.scheduler()
+        if await scheduler.has(engine):
             return None
-        return "; ".join(offer.missing or f"the tier {offer.tier} has no {engine}" for offer in offers)
+        return "; ".join(offer.missing or f"the tier {offer.tier} has no {engine}" for offer in await scheduler.offers())
 
     async def run(
         self, owner: JobOwner, need: Need, job: Job, calls: HostCalls | None = None, charge: Charge | None = None
