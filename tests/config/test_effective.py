@@ -8,7 +8,7 @@ from agentvm.config.effective import derive, explain
 from agentvm.config.layers import merge
 from agentvm.config.server import ServerConfig
 from agentvm.model.secret import Secret
-from agentvm.tiers.slots import default_slots
+from agentvm.tiers.base import default_slots
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from agentvm.drivers.registry import default_model
 from agentvm.drivers.weights import default_model_dir
 from agentvm.errors import ConfigInvalid
 from agentvm.model.setting import Setting
-from agentvm.tiers.slots import default_slots
+from agentvm.tiers.base import default_slots
 
 DERIVED, UNSET = "derived", "unset"
 

@@ -1,5 +1,6 @@
 """Tier base — the port of a place where foreign code runs, and of the processes in it."""
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -12,6 +13,11 @@ HostCalls = Callable[[str, dict[str, object]], Awaitable[object]]
 RemoteRequest = Callable[[str, str, bytes, float], Awaitable[tuple[int, bytes]]]
 """Asks another AgentVM: method, path, JSON, and the seconds it may take. Returns the status and the body, which is bounded;
 a failure of the connection is a `ToolFailed`."""
+
+
+def default_slots() -> int:
+    """Jobs that run on the tier `process` at a time, unless `tools.slots` is set."""
+    return 2 * (os.cpu_count() or 1)
 
 
 class Process(Protocol):

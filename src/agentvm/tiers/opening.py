@@ -15,7 +15,7 @@ from agentvm.model.settings import MEMORY, Settings
 from agentvm.model.tier import Offer, TierName
 from agentvm.model.tier_settings import RemoteSettings
 from agentvm.model.tool_settings import PackageSettings
-from agentvm.tiers.base import RemoteRequest, Tier
+from agentvm.tiers.base import RemoteRequest, Tier, default_slots
 from agentvm.tiers.container import SLOTS_MAX, ContainerSettings, ContainerTier, open_container_tier
 from agentvm.tiers.docker_api import open_docker_api
 from agentvm.tiers.egress import EgressPolicy
@@ -24,7 +24,6 @@ from agentvm.tiers.launcher_host import LauncherSettings
 from agentvm.tiers.layers import LayerSettings
 from agentvm.tiers.process import open_process_tier
 from agentvm.tiers.remote import RemoteTier
-from agentvm.tiers.slots import default_slots
 
 Connect = Callable[[RemoteSettings], AbstractAsyncContextManager[RemoteRequest]]
 UID_COUNT_MAX = 16_384

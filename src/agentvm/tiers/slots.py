@@ -3,7 +3,6 @@
 Waiting is part of a job's time: a job that waited too long is not started.
 """
 
-import os
 from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import asynccontextmanager
 
@@ -20,10 +19,6 @@ TENANT_QUEUE_MAX = 32
 """Jobs of one tenant that may wait: the others always find room in the queue."""
 _SHARE_RATIO = 0.75
 """The part of all slots that one tenant may hold."""
-
-
-def default_slots() -> int:
-    return 2 * (os.cpu_count() or 1)
 
 
 class TierSlots:
