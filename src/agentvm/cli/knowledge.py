@@ -164,9 +164,9 @@ keep_name(knowledge, "remove", delete)
 @yes_option
 @tenant_command
 def forget(api: Api, show: Show, collection: str, before: int | None, yes: bool) -> None:
-    """Delete earlier revisions of a collection, with the documents that only they contain.
+    """Delete earlier revisions of a collection.
 
-    Knowledge bases that refer to one of them can no longer be searched.
+    The documents that only they contain are deleted, too. Knowledge bases that refer to one of them can no longer be searched.
     """
     before = before or api.call("collection.get", collection)["revision"]
     confirm(f"Forget the revisions of {plain(collection)} before {before}?", yes=yes)
