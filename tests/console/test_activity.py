@@ -210,7 +210,7 @@ async def test_a_provider_that_is_limited_says_so_and_who_answers_instead(open_p
             await expect(limited).to_contain_text("limits requests")
             await expect(limited).to_contain_text("next try")
             await expect(limited).to_contain_text("provider_rate_limited")
-            await expect(limited).to_contain_text("or by a fallback")
+            await expect(limited).to_contain_text("or with a fallback")
             await expect(page.get_by_role("row").filter(has_text="spare")).to_contain_text("answers")
             await page.goto(f"{here.server.url}/activity")
             await expect(page.locator(".health-sum")).to_have_text("It works, but something needs attention.")
