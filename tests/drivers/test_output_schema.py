@@ -104,3 +104,52 @@ def test_the_schema_is_reserved_for() -> None:
     plain = msgspec.structs.replace(prompt(PERSON), output=None)
     more = most_input(prompt(PERSON), driver="openai", window=9_000) - most_input(plain, driver="openai", window=9_000)
     assert more > 2 * len(msgspec.json.encode(PERSON))
+
+
+def closed(required: tuple[str, ...], **members: Schema) -> Schema:
+    return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False}
+
+
+TEXT: Schema = {"type": "string"}
+FITTING = ToolSpec(name="fitting", description="", input_schema=closed(("a",), a=TEXT))
+PARTLY = ToolSpec(name="partly", description="", input_schema=closed(("a",), a=TEXT, b={"anyOf": [TEXT, {"type": "null"}]}))
+UNFIT = (
+    ToolSpec(name="open", description="", input_schema={"type": "object", "properties": {"a": TEXT}, "required": ["a"]}),
+    ToolSpec(name="bound", description="", input_schema=closed(("a",), a={"type": "string", "minLength": 1})),
+    ToolSpec(name="any", description="", input_schema={"type": "object"}),
+)
+
+
+def with_tools(*tools: ToolSpec, **about: object) -> Prompt:
+    return msgspec.structs.replace(prompt(PERSON), tools=tools, **about)
+
+
+def strict_in(body: dict[str, object]) -> list[str]:
+    """The tools that are strict; of each the schema is as its author wrote it."""
+    tools = body["tools"]
+    assert isinstance(tools, list)
+    asked = [tool.get("function", tool) for tool in tools]
+    own = {tool.name: tool.input_schema for tool in (FITTING, PARTLY, *UNFIT)}
+    assert all(tool.get("input_schema", tool.get("parameters")) == own[tool["name"].split("-")[0]] for tool in asked)
+    return [tool["name"] for tool in asked if "strict" in tool and tool["strict"] is True]
+
+
+def test_the_input_of_a_tool_is_enforced_where_its_whole_schema_can_be() -> None:
+    asked = with_tools(FITTING, PARTLY, *UNFIT)
+    assert strict_in(messages_body(asked, FAILURES)) == ["fitting", "partly"]
+    # OpenAI wants every member; the other servers of its protocol are not known to enforce the input of tools.
+    assert strict_in(chat_body(asked, FAILURES, limit="max_completion_tokens")) == ["fitting"]
+    assert strict_in(chat_body(asked, FAILURES)) == []
+
+
+def test_the_input_of_tools_is_not_enforced_after_a_refusal() -> None:
+    asked = with_tools(FITTING, constrains=False)
+    assert strict_in(messages_body(asked, FAILURES)) == []
+    assert strict_in(chat_body(asked, FAILURES, limit="max_completion_tokens")) == []
+
+
+@pytest.mark.parametrize(("tool", "most"), [(FITTING, 20), (PARTLY, 15)])
+def test_no_more_is_enforced_than_anthropic_takes(tool: ToolSpec, most: int) -> None:
+    copies = [msgspec.structs.replace(tool, name=f"{tool.name}-{number}") for number in range(30)]
+    # The schema of the answer has one `anyOf`, which counts as well.
+    assert strict_in(messages_body(with_tools(*copies), FAILURES)) == [copy.name for copy in copies[:most]]

@@ -121,6 +121,16 @@ async def test_a_provider_that_does_not_enforce_schemas_is_asked_without_and_the
         assert heard[-1]["data"]["usage"]["outputTokens"] == 1
 
 
+async def test_a_provider_that_cannot_enforce_the_input_of_the_tools_is_asked_without() -> None:
+    refusal = ProviderBadRequest("the provider refused the request")
+    refusal.provider_message = "The compiled grammar is too large. Reduce the number of strict tools."
+    driver = ScriptedDriver(in_turn([refusal], reply("Done.")))
+    async with open_world(driver) as world:
+        await world.say(world.start(), "Look it up")
+        assert (await world.hear("turn_response"))[-1]["data"]["outcome"] == "completed"
+        assert [prompt.constrains for prompt in driver.prompts] == [True, False]
+
+
 async def test_a_repair_goes_on_after_a_restart_and_its_wishes_are_counted_from_before(tmp_path: Path) -> None:
     held = anyio.Event()
     first = ScriptedDriver(in_turn(reply("no"), reply("still no"), [Pause(held)]))

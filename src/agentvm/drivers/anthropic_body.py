@@ -10,7 +10,7 @@ from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, Tool
 from agentvm.drivers.chat_body import CONTINUE_INSTRUCTION, PartRenderer, RequestJson, file_text
 from agentvm.drivers.conversation import newest_user, rendered_parts, thinking_tokens
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.output_schema import enforced_schema, system_with_schema
+from agentvm.drivers.output_schema import Schema, enforced_schema, strict_tools, system_with_schema
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import (
@@ -82,16 +82,19 @@ def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
     if system := prompt.system if schema is not None else system_with_schema(prompt):
         body["system"] = [{"type": "text", "text": system, "cache_control": _CACHED}]
-    body |= _tools(prompt, choice)
+    body |= _tools(prompt, choice, schema)
     if (container := _container(prompt.conversation, failures)) is not None:
         body["container"] = container
     return body
 
 
-def _tools(prompt: Prompt, choice: str | None) -> RequestJson:
+def _tools(prompt: Prompt, choice: str | None, answer: Schema | None) -> RequestJson:
     """Returns the tools, and the one that has to be called."""
+    strict = strict_tools(prompt.tools, answer) if prompt.constrains else ()
     tools: list[RequestJson] = [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
+        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+        | ({"strict": True} if tool.name in strict else {})
+        for tool in prompt.tools
     ]
     tools += [tool_json(tool) for tool in prompt.provider_tools]
     if not tools:

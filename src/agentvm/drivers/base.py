@@ -89,7 +89,7 @@ class Prompt(Record):
     output: OutputFormat | None = None
     """The answer must be JSON that fits this schema."""
     constrains: bool = True
-    """Whether the provider is asked to enforce the schema, if it supports it; otherwise the schema is only in the prompt."""
+    """Whether the provider is asked to enforce schemas, if it can; otherwise that of the answer is only in the prompt."""
     tool_choice: str | None = None
     """The tool that the answer has to call, or `ANY_TOOL`; None if it need not call one."""
     begun: str = ""

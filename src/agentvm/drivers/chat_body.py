@@ -10,7 +10,7 @@ import msgspec
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.conversation import newest_user, rendered_parts, split_data_url
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.output_schema import enforced_schema, requires_all, system_with_schema
+from agentvm.drivers.output_schema import enforced_schema, is_enforced, requires_all, system_with_schema
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
@@ -84,7 +84,9 @@ def chat_body(
     if prompt.temperature is not None:
         body["temperature"] = prompt.temperature
     if prompt.tools and not speech_only:
-        body["tools"] = [_tool(tool) for tool in prompt.tools]
+        # Of the servers with this protocol only OpenAI, which has a limit of its own, is known to enforce the input of tools.
+        strict = prompt.constrains and limit == "max_completion_tokens"
+        body["tools"] = [_tool(tool, strict=strict) for tool in prompt.tools]
         if (choice := prompt.tool_choice) is not None:
             body["tool_choice"] = choice if choice == ANY_TOOL else {"type": "function", "function": {"name": choice}}
     if prompt.output is not None and prompt.constrains:
@@ -164,8 +166,10 @@ def placeholder_of(part: UserPart) -> str:
             return f"[{name or media_type}: this model cannot read it]"
 
 
-def _tool(tool: ToolSpec) -> RequestJson:
+def _tool(tool: ToolSpec, *, strict: bool) -> RequestJson:
     function: RequestJson = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    if strict and is_enforced(tool) and requires_all(tool.input_schema):
+        function["strict"] = True
     return {"type": "function", "function": function}
 
 

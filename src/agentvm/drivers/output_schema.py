@@ -1,14 +1,15 @@
 """Output schema — the schema of an answer in the form that providers enforce, and the words for a model of the others. Pure.
 
-Providers enforce a part of JSON Schema. The answer is compared with the whole schema later.
+Providers enforce a part of JSON Schema. The answer is compared with the whole schema later, and so is the input of a tool,
+which is enforced only if its schema is entirely within that part: the tool accepts the same as before.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agentvm.drivers.base import Prompt
+from agentvm.drivers.base import Prompt, ToolSpec
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.turn import OutputFormat
 from agentvm.model.usage import estimate_tokens
@@ -18,8 +19,12 @@ Schema = dict[str, object]
 DEPTH_MAX = 10
 """Levels of objects and lists that providers take."""
 INSTRUCTION_TOKENS = 60
+STRICT_TOOLS_MAX = 20
+STRICT_OPTIONAL_MAX = 24
+STRICT_CHOICES_MAX = 16
+"""Tools whose input Anthropic enforces in one request, and members that are optional or have `anyOf` in all of its schemas."""
 
-_REFUSED = re.compile(r"(?i)response_format|output_config|output_format|schema|grammar")
+_REFUSED = re.compile(r"(?i)response_format|output_config|output_format|schema|grammar|strict")
 _KEPT = ("title", "description", "enum", "const", "required", "$ref")
 _TYPES = frozenset({"object", "array", "string", "integer", "number", "boolean", "null"})
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
@@ -52,11 +57,39 @@ def enforced_part(schema: Mapping[str, object]) -> Schema | None:
 
 def requires_all(schema: object) -> bool:
     """Returns whether each object of an enforced schema requires all of its members, which OpenAI's strict mode wants."""
-    if not isinstance(schema, dict):
-        return True
-    members = _named(schema.get("properties"))
-    inner = (*members.values(), *_listed(schema.get("anyOf")), schema.get("items"), *_named(schema.get("$defs")).values())
-    return set(members) <= set(_listed(schema.get("required"))) and all(map(requires_all, inner))
+    return _loose_members(schema)[0] == 0
+
+
+def is_enforced(tool: ToolSpec) -> bool:
+    """Returns whether a provider that enforces the input of the tool lets the model send all that the tool accepts."""
+    return enforced_schema(tool.input_schema) == tool.input_schema
+
+
+def strict_tools(tools: Sequence[ToolSpec], answer: Schema | None) -> set[str]:
+    """Returns the names of the tools whose input Anthropic is asked to enforce: the first that fit its limits.
+
+    `answer` is the enforced schema of the answer, which counts as well.
+    """
+    names: set[str] = set()
+    optional, choices = _loose_members(answer)
+    for tool in tools:
+        if len(names) < STRICT_TOOLS_MAX and is_enforced(tool):
+            more = _loose_members(tool.input_schema)
+            if optional + more[0] <= STRICT_OPTIONAL_MAX and choices + more[1] <= STRICT_CHOICES_MAX:
+                names.add(tool.name)
+                optional, choices = optional + more[0], choices + more[1]
+    return names
+
+
+def _loose_members(schema: object) -> tuple[int, int]:
+    """Returns how many members of an enforced schema are optional, and how many parts have `anyOf`."""
+    if not isinstance(schema, Mapping):
+        return 0, 0
+    members, choices = _named(schema.get("properties")), _listed(schema.get("anyOf"))
+    inner = (*members.values(), *choices, schema.get("items"), *_named(schema.get("$defs")).values())
+    counts = [_loose_members(part) for part in inner]
+    optional = len(set(members) - set(_listed(schema.get("required"))))
+    return optional + sum(count[0] for count in counts), bool(choices) + sum(count[1] for count in counts)
 
 
 def output_instruction(form: OutputFormat) -> str:
@@ -81,7 +114,7 @@ def output_tokens(form: OutputFormat | None) -> int:
 
 
 def refuses_output(error: ProviderBadRequest) -> bool:
-    """Returns whether the provider refuses to enforce the schema of an answer, which can then be added to the prompt."""
+    """Returns whether the provider refuses to enforce a schema; that of an answer can then be added to the prompt."""
     return _REFUSED.search(f"{error.provider_message} {error.param}") is not None
 
 

@@ -76,7 +76,7 @@ class Answering:
         """Whether the prompt holds untrusted text."""
         self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
         self._constrains = True
-        """Whether the provider is asked to enforce the form of the answer; until it refuses to."""
+        """Whether the provider is asked to enforce schemas, of the answer and of tools; until it refuses to."""
         self._quoted: Quoted | None = None
         """Memories and passages that are told beside the conversation; None before they were looked up."""
 
@@ -134,7 +134,7 @@ class Answering:
             except ProviderBadRequest as error:
                 if self._accepted.state.message_id is not None:
                     raise
-                if self._output is not None and self._constrains and refuses_output(error):
+                if self._constrains and refuses_output(error):
                     self._constrains = False
                     continue
                 first, entries = candidates[0], self._composed.told
