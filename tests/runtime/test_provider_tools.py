@@ -181,3 +181,15 @@ async def test_a_tool_of_another_provider_is_warned_of_and_one_that_nobody_runs_
         await desk.publish("tools", "chat", {**SEARCH, "entry": "openai/web_search"})
         refused = await desk.ask("image_create", containerId="c1", config={"tools": ["resource://tools/chat"]})
         assert (refused["errorCode"], "an API that runs no tools" in refused["error"]) == ("invalid_input", True)
+
+
+async def test_a_tool_that_a_skill_does_not_allow_is_not_offered_once_the_skill_is_read() -> None:
+    async with opened() as (desk, provider, _):
+        text = "---\nname: pdf\ndescription: Reads PDF.\nallowed-tools: calculator web*\n---\nDo it.\n"
+        await desk.publish("skills", "pdf", {"text": text})
+        tools = ["resource://tools/search", "calculator"]
+        image = await desk.create_image(tools=tools, skills=["resource://skills/pdf"])
+        provider.play(answers.anthropic_tools(("toolu_1", "load_skill", ['{"name": "pdf"}'])), answers.anthropic_text("x"))
+        await send(desk, image)
+        offered = [{tool["name"] for tool in sent(provider, number)["tools"]} for number in (0, 1)]
+        assert offered == [{"calculator", "load_skill", "web_search"}, {"calculator", "load_skill"}]

@@ -27,6 +27,7 @@ from agentvm.runtime import turn
 from agentvm.runtime.batch import Batch, wait_for
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.calls import PendingCall
+from agentvm.runtime.policy import PolicyLayer
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
@@ -84,6 +85,8 @@ class Accepted:
     before_ms: int = 0
     """How long it had been going on by then."""
 
+    skill_rules: tuple[PolicyLayer, ...] = ()
+    """Rules of the skills that its model has read."""
     sources: dict[int, str] = field(default_factory=dict)
     """The citations of the passages that its model received, by their numbers."""
     waits: dict[str, ToolWait] = field(default_factory=dict)

@@ -26,6 +26,7 @@ from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import attached, budget, context, model_call, quoted_context, refusal, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.acting_agent import agents_of
+from agentvm.runtime.call_skills import CallSkills
 from agentvm.runtime.citations import sources_of
 from agentvm.runtime.handoff import transfer_tools
 from agentvm.runtime.output_check import OutputCheck, answers_of
@@ -36,6 +37,7 @@ from agentvm.runtime.quoting import Quoted, quote
 from agentvm.runtime.recovery import progress
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.setting_aside import Refusals
+from agentvm.runtime.skill_rules import skill_rules
 from agentvm.runtime.sub_agents import parent_of
 from agentvm.runtime.tool_search import found_tools
 from agentvm.runtime.tool_step import CallRunner
@@ -69,6 +71,7 @@ class Answering:
         self._composed = context.Composed([], 0, 0)
         """The conversation of the last prompt, and the messages that each part of it comes from."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
+        self._skills = CallSkills(ports.store, image, log.tenant_id)
         self._tools = ToolSet(())
         self._found_tools: tuple[str, ...] = ()
         """Tools that the model has found in this session."""
@@ -122,6 +125,7 @@ class Answering:
             self._accepted.sources = sources_of(self._quoted.passages, messages, now.turn_id)
         self._tainted = self._tainted or self._quoted.tainted or (not history.plain and _is_tainted(history))
         self._found_tools = found_tools(history.messages) if self._tools.is_large else ()
+        self._accepted.skill_rules = await skill_rules(self._skills, history.messages, now.turn_id)
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         accepted, cost = self._accepted, self._accepted.cost + self._accepted.bill.tool_cost
         accepted.others = await self._others()
@@ -256,13 +260,8 @@ class Answering:
         if provider.instead_of is None or provider.again:
             return
         await self._accepted.wait_released()
-        health = provider.instead_of.health
-        event = ProviderFallback(
-            from_=provider.instead_of.name,
-            to=provider.chosen.name,
-            reason=health.reason,
-            retry_at=health.retry_at,
-        )
+        before, health = provider.instead_of.name, provider.instead_of.health
+        event = ProviderFallback(from_=before, to=provider.chosen.name, reason=health.reason, retry_at=health.retry_at)
         self._ports.journal.post(self._log, (event,), self._accepted.scope)
         logger.info("provider_fallback", instead_of=event.from_, asked=event.to, reason=event.reason)
 
@@ -272,12 +271,9 @@ class Answering:
     async def _begin_again(self) -> None:
         accepted = self._accepted
         now = accepted.state
+        at, attempt, user_id = self._ports.clock(), accepted.attempt, accepted.bill.user_id
         event = turn_events.TurnResumed(
-            turn_id=now.turn_id,
-            message_id=now.user_message_id,
-            attempt=accepted.attempt,
-            timestamp=self._ports.clock(),
-            user_id=accepted.bill.user_id,
+            turn_id=now.turn_id, message_id=now.user_message_id, attempt=attempt, timestamp=at, user_id=user_id
         )
         # Their results stand right behind them, before anything that the model says from here on.
         accepted.state, lost = turn.lose_at_provider(now, self._ports.clock(), accepted.lost_at_provider)
@@ -287,7 +283,9 @@ class Answering:
             log = self._log
             history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
             # As it was when the model asked: results beside those that are missing were not in its prompt.
-            self._tainted = _is_tainted(history, now.turn_id, {pending.call.id for pending in now.pending})
+            pending = {pending.call.id for pending in now.pending}
+            self._tainted = _is_tainted(history, now.turn_id, pending)
+            accepted.skill_rules = await skill_rules(self._skills, history.messages, now.turn_id, pending)
         if accepted.asked_for:
             used = NO_USAGE if accepted.cut is None else accepted.cut.usage
             await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
@@ -313,7 +311,7 @@ class Answering:
 
     def _provided(self, driver: str) -> tuple[ProviderTool, ...]:
         """Returns the tools that the provider may run. Its calls cannot wait for an approval."""
-        layers = self._ports.policy(self._log.tenant_id, self._image)
+        layers = (*self._ports.policy(self._log.tenant_id, self._image), *self._accepted.skill_rules)
         offered = self._tools.provided(driver, tainted=self._tainted)
         unattended = self._accepted.unattended
         return tuple(tool for tool, facts in offered if decide(replace(facts, unattended=unattended), layers).do == "allow")

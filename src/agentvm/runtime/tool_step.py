@@ -166,7 +166,7 @@ class CallRunner:
 
     async def _verdict(self, facts: CallFacts) -> Verdict:
         log = self._log
-        layers = self._ports.policy(log.tenant_id, self._image)
+        layers = (*self._ports.policy(log.tenant_id, self._image), *self._accepted.skill_rules)
         verdict = decide(facts, layers)
         if verdict.do != "ask" or not verdict.approval.remember:
             return verdict
