@@ -71,6 +71,7 @@ TESTED_BY: dict[str, str] = {
     "storage/sql/collection_indexes.py": "storage/test_conformance.py",
     "storage/sql/collections.py": "storage/test_conformance.py",
     "storage/sql/memories.py": "storage/test_conformance.py",
+    "storage/sql/store_items.py": "storage/test_conformance.py",
     "storage/sql/resources/__init__.py": "storage/test_conformance.py",
 }
 

@@ -22,6 +22,7 @@ from agentvm.model.schedule import SourceRun
 from agentvm.model.session import Alias
 from agentvm.model.session_file import FileChange, FileDelta
 from agentvm.model.share import Share
+from agentvm.model.store_item import StoreItem
 from agentvm.model.usage import Usage
 from agentvm.model.webhook import Notice, Webhook, WebhookId
 from agentvm.storage.attachments import Upload
@@ -102,6 +103,7 @@ async def fill(store: Store, *, tenant: TenantId = ACME, container: ContainerId 
     rated = Feedback(turn_id=SOME_TURN, session_id=session_id, author=ALICE, rating="up", note=words, at=4)
     assert await store.accounts(tenant).feedback.put(rated)
     await home.memories.put(Memory(memory_id=MemoryId("mem_1"), text=words, by="user", created_at=4, updated_at=4))
+    await home.store_items.put(StoreItem(namespace=(words,), key=words, value={"text": words}, created_at=4, updated_at=4))
     share_id = ShareId(f"share_{tenant}_{container}_{session_id}")
     link = Share(share_id=share_id, session_id=session_id, container_id=container, created_by=words, created_at=4)
     assert await store.accounts(tenant).shares.add(link)

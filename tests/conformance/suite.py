@@ -30,13 +30,14 @@ from tests.conformance import (
     sessions,
     settings,
     store,
+    store_items,
     summaries,
 )
 
 MODULES = (
     account_changes, accounts, attachments, carry, collections, definitions, drafts, erasing, knowledge, ledger, log, memories,
     readers, resource_life, resource_search, resources, retention, session_files, session_search, sessions, settings, store,
-    summaries,
+    store_items, summaries,
 )  # fmt: skip
 
 Check = Callable[[Store], Awaitable[None]]

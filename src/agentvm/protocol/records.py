@@ -131,8 +131,8 @@ class AgentRecord(Record):
 class OwnedRecord(Record):
     """The data that is deleted with a container, a user or a tenant.
 
-    `bytes` counts messages, logs, summaries, drafts and files. `kept_resources` counts resources that other tenants are
-    locked to: the versions in use are kept for them.
+    `bytes` counts messages, logs, summaries, drafts, files and items of stores. `kept_resources` counts resources
+    that other tenants are locked to: the versions in use are kept for them.
     """
 
     containers: tuple[ContainerId, ...]

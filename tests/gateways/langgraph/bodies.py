@@ -8,6 +8,7 @@ from agentvm.gateways.langgraph.event_stream import EventStreamBody
 from agentvm.gateways.langgraph.run_body import RunBody
 from agentvm.gateways.langgraph.runs import CancelBody
 from agentvm.gateways.langgraph.state import CheckpointBody, HistoryBody, StateBody
+from agentvm.gateways.langgraph.store import ItemDeleteBody, ItemPutBody, ItemSearchBody, NamespaceListBody
 from agentvm.gateways.langgraph.threads import ThreadCreateBody, ThreadPatchBody, ThreadSearchBody
 from agentvm.gateways.routes import Lenient
 
@@ -23,6 +24,10 @@ LANGGRAPH_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, objec
     CommandBody: lambda names: {"id": 1, "method": "run.start", "params": run_of(names)},
     EventStreamBody: lambda names: {"channels": ["values"]},
     HistoryBody: lambda names: {},
+    ItemDeleteBody: lambda names: {"namespace": ["a"], "key": "k"},
+    ItemPutBody: lambda names: {"namespace": ["a"], "key": "k", "value": {}},
+    ItemSearchBody: lambda names: {},
+    NamespaceListBody: lambda names: {},
     RunBody: run_of,
     StateBody: lambda names: {"values": {"messages": ["x"]}},
     ThreadCreateBody: lambda names: {"metadata": {"assistant_id": names["image_id"]}},

@@ -28,6 +28,17 @@ async function run(client, threadId, payload) {
   return { names: [...new Set(names)], values, error };
 }
 
+/** Puts, finds and deletes an item of the store. */
+async function keep(store) {
+  await store.putItem(["users", "bob"], "likes", { tea: true });
+  const { value, createdAt } = await store.getItem(["users", "bob"], "likes");
+  const { items } = await store.searchItems(["users"], { filter: { tea: true } });
+  const { namespaces } = await store.listNamespaces({ prefix: ["users"] });
+  await store.deleteItem(["users", "bob"], "likes");
+  const gone = await store.getItem(["users", "bob"], "likes");
+  return [value, items.map((item) => item.createdAt === createdAt), namespaces, gone];
+}
+
 async function classic(Client, suite) {
   const client = new Client({ apiUrl: url });
   const thread = await client.threads.create({ metadata: { suite } });
@@ -51,6 +62,7 @@ async function classic(Client, suite) {
     cut: texts(cut.values.messages),
     stopped: (await client.runs.get(other, run_id)).status,
     state: state.values.messages.length,
+    kept: await keep(client.store),
     searched: (await client.threads.search({ metadata: { graph_id: "default", suite } })).length,
   };
 }

@@ -32,6 +32,7 @@ async def test_the_sdk_and_use_stream_talk_to_an_agent(clients: Clients) -> None
                 "stopped": "interrupted",
                 "state": 11,
                 "searched": 1,
+                "kept": [{"tea": True}, [True], [["users", "bob"]], None],
             }
         )
         hook = said["hook"]

@@ -69,6 +69,11 @@ GATEWAY_BODIES: dict[type[Lenient], Callable[[dict[str, str]], dict[str, object]
 """A body of each kind that names something of a tenant."""
 
 
+def gateway_body(method: str, route: GatewayRoute, names: dict[str, str]) -> dict[str, object] | None:
+    takes_body = method in ("POST", "PUT", "PATCH") or route.body is not NoBody
+    return GATEWAY_BODIES[route.body](names) if takes_body else None
+
+
 def mcp_body(agent: str, arguments: dict[str, str]) -> dict[str, object]:
     return stateless("tools/call", name=f"ask_{agent}", arguments=arguments)[0]
 
@@ -107,7 +112,7 @@ def gateway_attempts(names: dict[str, str]) -> Iterator[tuple[str, str, str, obj
             filled = filled.replace(f"{{{name}}}", names[meaning]).replace(f"{{{name}:path}}", names[meaning])
         is_told = "{" not in filled.replace("{checkpoint}", "") or route.handler is refuse
         assert is_told, f"{method} {path}: say in the names of the route what those of its path mean"
-        body = GATEWAY_BODIES[route.body](names) if method in ("POST", "PUT", "PATCH") else None
+        body = gateway_body(method, route, names)
         # A body that names nothing is that of a list, which is the asker's own.
         if filled != path or any(name in msgspec.json.encode(body).decode() for name in names.values()):
             yield path, method, filled, body, gateway_headers(body)

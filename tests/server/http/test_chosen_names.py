@@ -57,3 +57,29 @@ async def test_names_that_clients_choose_mean_nothing_to_another_tenant() -> Non
             await world.ask("GET", f"/ai-sdk/default/{name}/stream", key=world.bolt.admin) for name in ("d", "never")
         ]
         assert (taken.status, taken.raw) == (absent.status, absent.raw) == (204, b"")
+
+
+async def test_items_that_clients_keep_are_nothing_to_anybody_else() -> None:
+    async with open_world() as world:
+        item = {"namespace": ["a"], "key": "k", "value": {"secret": 1}}
+        name = {"namespace": ["a"], "key": "k"}
+        owner, bob = [
+            await world.key(world.acme.tenant_id, MEMBER, user_id=await world.user(world.acme.tenant_id, user))
+            for user in ("amy", "bob")
+        ]
+        assert (await world.ask("PUT", "/langgraph/store/items", item, key=owner)).status == 204
+        containers = (await world.ask("GET", "/v1/containers", key=owner)).items
+        headers = [(b"x-avm-container", str(containers[0]["containerId"]).encode())]
+        for key, about in ((world.bolt.admin, []), (bob, []), (world.bolt.admin, headers)):
+            for method, path, body, empty in (
+                ("GET", "items?namespace=a&key=k", None, b"null"),
+                ("POST", "items/search", {}, b'{"items":[]}'),
+                ("POST", "namespaces", {}, b'{"namespaces":[]}'),
+                ("DELETE", "items", name, b""),
+            ):
+                answer = await world.ask(method, f"/langgraph/store/{path}", body, key=key, headers=about)
+                assert (answer.status // 100, answer.raw) == (2, empty), (method, path)
+        aimed = await world.ask("POST", "/langgraph/store/items/search", {}, key=bob, headers=headers)
+        assert (aimed.status, aimed.body["error"]) == (403, "container_forbidden")
+        kept = await world.ask("GET", "/langgraph/store/items?namespace=a&key=k", key=owner, headers=headers)
+        assert kept.body["value"] == {"secret": 1}

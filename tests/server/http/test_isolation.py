@@ -12,8 +12,8 @@ from tests.server.fixtures import open_socket
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 from tests.server.http.gateway_attempts import (
-    GATEWAY_BODIES,
     gateway_attempts,
+    gateway_body,
     gateway_headers,
     gateway_routes,
     socket_attempts,
@@ -310,7 +310,7 @@ async def test_others_are_refused_by_sockets_of_gateways_as_if_there_were_nothin
 async def test_without_credentials_gateways_answer_nothing() -> None:
     async with open_world() as world:
         for method, path, route in gateway_routes():
-            body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
+            body = gateway_body(method, route, named(world.acme))
             reply = await world.ask(method, path, body, key="", headers=gateway_headers(body))
             assert reply.status == 401, path
             assert reply.headers["www-authenticate"].split(" ")[0] == "Bearer"
@@ -320,7 +320,7 @@ async def test_too_few_permissions_are_refused_by_gateways() -> None:
     async with open_world() as world:
         key = await world.key(world.acme.tenant_id, ["images:read"])
         for method, path, route in gateway_routes():
-            body = GATEWAY_BODIES[route.body](named(world.acme)) if method in ("POST", "PUT", "PATCH") else None
+            body = gateway_body(method, route, named(world.acme))
             assert (await world.ask(method, path, body, key=key, headers=gateway_headers(body))).status == 403, path
 
 

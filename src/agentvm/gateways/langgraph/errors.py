@@ -24,12 +24,10 @@ def shape(problem: GatewayProblem) -> ShapedProblem:
 async def refuse(ask: Ask[NoBody], talk: Talk) -> GatewayReply:
     """Refuses a request that LangGraph's server supports and this one does not."""
     talk.principal.require("agent:use")
-    raise NotAvailable("This server has no store, no crons, no batches, no assistants of clients, and deletes no single runs")
+    raise NotAvailable("This server has no crons, no batches, no assistants of clients, and deletes no single runs")
 
 
 _REFUSED = (
-    *(("PUT", "/store/items"), ("GET", "/store/items"), ("DELETE", "/store/items")),
-    *(("POST", "/store/items/search"), ("POST", "/store/namespaces")),
     *(("POST", "/runs/crons"), ("POST", "/runs/crons/search"), ("POST", "/runs/crons/count")),
     *(("PATCH", "/runs/crons/{cron}"), ("DELETE", "/runs/crons/{cron}"), ("POST", "/threads/{thread}/runs/crons")),
     *(("POST", "/assistants"), ("PATCH", "/assistants/{assistant}"), ("DELETE", "/assistants/{assistant}")),

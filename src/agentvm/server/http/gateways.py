@@ -64,7 +64,8 @@ class GatewayRoutes:
         for gateway in GATEWAYS:
             for path, route in gateway.paths():
                 handler = functools.partial(self._serve, gateway, route)
-                bound = BODY_MAX_BYTES if route.method in ("POST", "PUT", "PATCH") else 0
+                takes_body = route.method in ("POST", "PUT", "PATCH") or route.body is not NoBody
+                bound = BODY_MAX_BYTES if takes_body else 0
                 yield HttpRoute(route.method, path, handler, bound, is_gated=True)
 
     async def _serve(self, gateway: Gateway, route: GatewayRoute, request: HttpRequest) -> HttpResponse:

@@ -33,6 +33,7 @@ from agentvm.storage.sql.session_files import SessionFileStore
 from agentvm.storage.sql.session_write import cut, prepare
 from agentvm.storage.sql.sessions.dropping import drop_image_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
+from agentvm.storage.sql.store_items import StoreItems
 from agentvm.storage.sql.webhooks import add_session_notice
 
 # One that is still arriving becomes everybody's.
@@ -321,6 +322,10 @@ class ContainerStore:
     @property
     def memories(self) -> MemoryStore:
         return MemoryStore(self._database, self._key)
+
+    @property
+    def store_items(self) -> StoreItems:
+        return StoreItems(self._database, self._key)
 
     def files(self, session_id: SessionId) -> SessionFileStore:
         return SessionFileStore(self._database, self._key, session_id)

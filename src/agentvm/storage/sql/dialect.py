@@ -43,6 +43,11 @@ def contains_folded(column: str, parameter: str) -> str:
     return f"instr(casefold({column}), {parameter}) > 0"
 
 
+def contains(column: str, parameter: str) -> str:
+    """A condition: the text of the column contains the parameter."""
+    return f"instr({column}, {parameter}) > 0"
+
+
 def greater(first: str, second: str) -> str:
     """The greater of two values, or the second if one is NULL. Standard SQL, unlike `max` of two values."""
     return f"CASE WHEN {first} > {second} THEN {first} ELSE {second} END"

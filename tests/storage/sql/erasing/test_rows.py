@@ -21,7 +21,7 @@ OF_CONTAINERS = (
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
     "search_pending", "refused_parts", "rewound_ranges", "arriving_messages", "waits", "file_changes", "file_claims",
     "program_calls", "placed_calls", "aliases", "webhook_deliveries", "feedback", "shares",
-    "channel_messages", "memories", "schedules", "triggers", "runs",
+    "channel_messages", "memories", "store_items", "schedules", "triggers", "runs",
 )  # fmt: skip
 OF_TENANTS = (
     "users", "bindings", "api_keys", "browser_sessions", "quotas", "quota_parts", "secrets", "secret_grants", "mcp_connections",

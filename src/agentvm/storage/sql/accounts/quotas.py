@@ -6,6 +6,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import total
 from agentvm.storage.sql.records import Columns, TenantScope
 from agentvm.storage.sql.rows import is_present, refuse_deleted
+from agentvm.storage.sql.store_items import SIZE
 
 ROW_BYTES = 100
 """Approximate size of a row besides its texts, with its index entries."""
@@ -53,6 +54,7 @@ SELECT (SELECT {total("length(body)")} FROM sessions JOIN all_messages USING (se
      + (SELECT {total(f"length(sealed) + octet_length(server) + {ROW_BYTES}")} FROM mcp_connections WHERE tenant_id = ?1)
      + (SELECT {total(f"length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}")}
         FROM setting_changes WHERE scope = ?1)
+     + (SELECT {total(SIZE)} FROM store_items WHERE tenant_id = ?1)
      + (SELECT {total(f"octet_length(target) + {ROW_BYTES}")} FROM audit WHERE tenant_id = ?1)
 """
 _CONTAINERS = f"SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL AND {is_present('containers')}"
@@ -88,7 +90,7 @@ class QuotaStore(TenantScope):
         """The bytes that the tenant has stored. Reads every row of it: worth asking rarely.
 
         That is messages, attachments, files of sessions, collections, logs, images, sessions, resources, secrets, settings,
-        drafts, read marks, audit entries. `QueryTimeout` after a while, unless it is `unhurried`.
+        drafts, read marks, audit entries, items of stores. `QueryTimeout` after a while, unless it is `unhurried`.
         """
         return await self._count(_STORAGE_BYTES, heavy=True, unhurried=unhurried)
 

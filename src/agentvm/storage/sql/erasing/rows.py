@@ -60,6 +60,7 @@ _CHANNEL_MESSAGES = """
 DELETE FROM channel_messages WHERE position IN (SELECT position FROM channel_messages WHERE {where} LIMIT ?)
 """
 _MEMORIES = "DELETE FROM memories WHERE position IN (SELECT position FROM memories WHERE {where} LIMIT ?)"
+_STORE_ITEMS = "DELETE FROM store_items WHERE position IN (SELECT position FROM store_items WHERE {where} LIMIT ?)"
 _SCHEDULED = tuple(
     f"DELETE FROM {table} WHERE position IN (SELECT position FROM {table} WHERE {{where}} LIMIT ?)"
     for table in ("schedules", "triggers", "runs")
@@ -254,6 +255,10 @@ def _drop_memories(connection: Connection, job: ErasureJob) -> Advanced | None:
     return MORE if connection.execute(_MEMORIES.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
+def _drop_store_items(connection: Connection, job: ErasureJob) -> Advanced | None:
+    return MORE if connection.execute(_STORE_ITEMS.format(where=job.where), (*job.scope, ROWS_MAX)) else None
+
+
 def _drop_collections(connection: Connection, job: ErasureJob) -> Advanced | None:
     """Deletes the collections of a tenant with their documents and indexes."""
     return MORE if erase_collections(connection, job.tenant_id) or tidy_slice(connection) else None
@@ -359,7 +364,7 @@ def _drop_marks(connection: Connection, job: ErasureJob) -> Advanced | None:
 
 _CONTENTS: tuple[Step, ...] = (
     _mark, _drop_sessions, _drop_deliveries, _drop_schedules, _drop_images, _drop_attachments, _drop_channel_messages,
-    _drop_memories, _drop_released, _drop_large_blobs,
+    _drop_memories, _drop_store_items, _drop_released, _drop_large_blobs,
 )  # fmt: skip
 _OF_TARGET: tuple[Step, ...] = (_tidy_collections, _drop_large_blobs)
 _OF_USER: tuple[Step, ...] = (_drop_user, _drop_marks)

@@ -10,6 +10,7 @@ from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.dialect import items_of, total
 from agentvm.storage.sql.erasing.begin import only_member_of
 from agentvm.storage.sql.rows import is_present
+from agentvm.storage.sql.store_items import SIZE
 
 _OF_TENANT = f"FROM containers WHERE tenant_id = ? AND deleted_at IS NULL AND {is_present('containers')}"
 _CONTAINERS = f"SELECT container_id {_OF_TENANT} ORDER BY created_at, position"
@@ -30,6 +31,7 @@ SELECT (SELECT count(*) FROM own),
      + (SELECT {total("octet_length(text)")} FROM own JOIN summaries USING (session_key))
      + (SELECT {total("octet_length(text)")} FROM own JOIN drafts USING (session_key))
      + (SELECT {total("size")} FROM blobs WHERE blob_key IN (SELECT blob_key FROM own JOIN file_changes USING (session_key)))
+     + (SELECT {total(SIZE)} FROM store_items WHERE tenant_id = ?1 AND container_id IN ({items_of("?2")}))
 """
 _FILES = f"""
 SELECT count(*), {total("size")} FROM attachments JOIN blobs USING (blob_key)
