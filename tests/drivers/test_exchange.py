@@ -103,8 +103,14 @@ async def test_a_slow_trickle_does_not_extend_the_deadline(provider: ScriptedPro
 
 
 async def test_an_event_without_end_is_refused(provider: ScriptedProvider) -> None:
-    with pytest.raises(ProviderProtocolError):
+    with pytest.raises(ProviderProtocolError, match="an event of more than 8,388,608 bytes; ask for a shorter one"):
         await read(words(provider, b"data: ", *[b"x" * 1_000_000] * 9))
+
+
+async def test_an_answer_of_small_events_has_an_end_too(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentvm.drivers.exchange.ANSWER_MAX_BYTES", 1_000)
+    with pytest.raises(ProviderProtocolError, match="an answer of more than 1,000 bytes"):
+        await read(words(provider, *[b"data: a\n\n"] * 200))
 
 
 @pytest.mark.parametrize("event", [b"{", b"[" * 100_000])

@@ -20,6 +20,7 @@ from agentvm.errors import (
     ProviderUnreachable,
 )
 from agentvm.log import concerning
+from agentvm.model.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -111,6 +112,12 @@ def test_keys_that_a_provider_echoes_are_struck_out() -> None:
     assert "wxyz" not in text
     assert "abc.def" not in text
     assert "check KEY" in text
+
+
+@pytest.mark.parametrize(("key", "shown"), [("x", "it exceeds"), ("exceeds", "it exceeds"), ("it exceeds", "***")])
+def test_a_key_that_could_be_a_word_is_not_cut_out_of_the_text(key: str, shown: str) -> None:
+    failures = replace(FAILURES, secret=Secret(key))
+    assert (failures.redact("it exceeds"), failures.hide(b"it exceeds")) == (shown, shown.encode())
 
 
 def test_a_providers_text_is_shortened_and_kept_on_one_line() -> None:

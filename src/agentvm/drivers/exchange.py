@@ -28,6 +28,9 @@ from agentvm.errors import ProviderBadRequest
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 
+ANSWER_MAX_BYTES = 256 * 1024 * 1024
+"""Bytes of all events of an answer. The longest answers of models have a fifth of it, most of it framing."""
+
 DRAIN_SECONDS = 0.2
 """Time to wait for the end of a finished stream, so that its connection can be used again."""
 
@@ -124,6 +127,7 @@ class _Events:
         """`bounds` are how many seconds it may be silent, and how many the call may take."""
         self._body, self._failures, self._bounds, self._patient = body, failures, bounds, patient
         self._reader = EventReader(MAX_EVENT_BYTES)
+        self._size = 0
         self._arrived: list[str] = []
         """The last first."""
         content_type = response.headers.get("content-type", "").partition(";")[0].strip()
@@ -140,6 +144,9 @@ class _Events:
         try:
             while piece := await body.read():
                 body.begun = body.begun or not self._patient
+                self._size += len(piece)
+                if self._size > ANSWER_MAX_BYTES:
+                    raise self._failures.too_large("an answer", ANSWER_MAX_BYTES)
                 if texts := reader.feed(piece):
                     self._arrived = texts[::-1]
                     return self._arrived.pop()
@@ -149,6 +156,8 @@ class _Events:
             raise self._failures.silent(self._bounds[0]) from None
         except Overdue:
             raise self._failures.timeout(self._bounds[1]) from None
+        except httpx2.SSEError:
+            raise self._failures.too_large("an event", MAX_EVENT_BYTES) from None
         except httpx2.HTTPError as error:
             raise self._failures.transport(error) from None
 

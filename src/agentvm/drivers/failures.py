@@ -24,7 +24,7 @@ from agentvm.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
-from agentvm.log import get_logger
+from agentvm.log import SECRET_CHARACTERS_MIN, get_logger
 from agentvm.model.secret import Secret
 
 logger = get_logger(__name__)
@@ -176,14 +176,22 @@ class Failures:
         """The provider broke its own rules."""
         return ProviderProtocolError(f"{self.provider} gave an unexpected answer: {problem}")
 
+    def too_large(self, part: str, most: int) -> ProviderError:
+        """Returns the error for an answer, or a part of it, that is not read to its end."""
+        return self.protocol(f"{part} of more than {most:,} bytes; ask for a shorter one")
+
     def bad_request(self, problem: str) -> ProviderError:
         """Returns the error for a prompt with a part that this provider cannot take."""
         return ProviderBadRequest(f"{self.provider} cannot be sent this: {problem}")
 
+    def hide(self, content: bytes) -> bytes:
+        """Returns an answer without the key, which some providers echo. One shorter than any key stays: it is part of words."""
+        key = "" if self.secret is None else self.secret.reveal()
+        return content.replace(key.encode(), b"***") if len(key) >= SECRET_CHARACTERS_MIN else content
+
     def redact(self, text: str) -> str:
         """The text, short, in one line and without credentials."""
-        if self.secret is not None and (value := self.secret.reveal()):
-            text = text.replace(value, "***")
+        text = self.hide(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
         text = _CONTROL.sub(" ", _CREDENTIAL.sub("***", text)).strip()
         return text if len(text) <= _DETAIL_MAX else f"{text[:_DETAIL_MAX]}…"
 

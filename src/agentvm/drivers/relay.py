@@ -156,7 +156,7 @@ class RelayedDriver:
         error = failures.status(response.status_code, content, response.headers)
         if not isinstance(error, ProviderAuthFailed):
             # A refused account is the operator's business; everything else is about the client's request.
-            self.refusal = RelayAnswer(status=response.status_code, content=_clean(content, failures), headers=self.headers)
+            self.refusal = RelayAnswer(status=response.status_code, content=failures.hide(content), headers=self.headers)
         raise error
 
 
@@ -175,7 +175,7 @@ async def fetch(driver: RelayingDriver, request: RelayRequest) -> RelayAnswer:
         refused = failures.status(response.status_code, content, response.headers)
         if isinstance(refused, ProviderAuthFailed):
             raise refused
-        content = _clean(content, failures)
+        content = failures.hide(content)
     return RelayAnswer(status=response.status_code, content=content, headers=passed_headers(response))
 
 
@@ -189,12 +189,6 @@ async def _read(response: httpx2.Response, most: int, failures: Failures) -> byt
     async for piece in response.aiter_bytes():
         size += len(piece)
         if size > most:
-            raise failures.protocol(f"an answer of more than {most:,} bytes")
+            raise failures.too_large("an answer", most)
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def _clean(content: bytes, failures: Failures) -> bytes:
-    """Some providers echo the key that they were sent."""
-    secret = "" if failures.secret is None else failures.secret.reveal()
-    return content.replace(secret.encode(), b"***") if secret else content

@@ -7,6 +7,11 @@ import msgspec
 DEPTH_MAX = 100
 """Levels: stored input must also be readable with a shorter stack."""
 
+INPUT_MAX_CHARACTERS = 4 * 1024 * 1024
+"""Length of the JSON: far more than a model writes. It is stored, sent to every peer and read with the history."""
+
+TOO_LONG = f"the tool's input has more than {INPUT_MAX_CHARACTERS:,} characters; give less at once"
+
 
 def parse_input(json: str) -> tuple[dict[str, object], str | None]:
     """The input, and its fault if it cannot be used."""

@@ -51,8 +51,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
             )
             return replace(now, thinking=(*now.thinking, part), open_thinking=None), ()
         case model.ToolInputChunk(partial_json=json):
-            json = repair_text(json)
-            return grow_call(now, json), (stream.InputJsonDelta(partial_json=json),)
+            return grow_call(now, repair_text(json))
         case model.ToolCallStarted(call_id=call_id, name=name, by_provider=by_provider):
             return start_call(now, repair_text(call_id), repair_text(name), by_provider=by_provider)
         case model.ProviderResult(call_id=call_id):

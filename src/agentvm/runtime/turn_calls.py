@@ -23,7 +23,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.session_file import FileDelta
 from agentvm.runtime.calls import PendingCall, ToolOutcome
-from agentvm.runtime.tool_input import parse_input
+from agentvm.runtime.tool_input import INPUT_MAX_CHARACTERS, TOO_LONG, parse_input
 from agentvm.runtime.turn_state import Events, OpenCall, Step, TurnState, join, replace, take_id
 
 SHOWN_MAX = 20_000
@@ -96,17 +96,22 @@ def start_call(now: TurnState, call_id: str, name: str, *, by_provider: bool) ->
     )
 
 
-def grow_call(now: TurnState, json: str) -> TurnState:
-    if now.open_call is None:
-        return now
-    return replace(now, open_call=replace(now.open_call, json=(now.open_call.json, json)))
+def grow_call(now: TurnState, json: str) -> Step:
+    opened = now.open_call
+    if opened is not None:
+        length = opened.characters + len(json)
+        if length > INPUT_MAX_CHARACTERS:
+            return replace(now, open_call=replace(opened, json=None, characters=length)), ()
+        now = replace(now, open_call=replace(opened, json=(opened.json, json), characters=length))
+    return now, (stream.InputJsonDelta(partial_json=json),)
 
 
 def stop_call(now: TurnState, at: int) -> Step:
     opened = now.open_call
     if opened is None or now.message_id is None:
         return now, ()
-    arguments, problem = parse_input(join(opened.json))
+    too_long = opened.characters > INPUT_MAX_CHARACTERS
+    arguments, problem = ({}, TOO_LONG) if too_long else parse_input(join(opened.json))
     call = ToolCall(id=opened.call_id, name=opened.name, input=arguments, by_provider=opened.by_provider)
     parent = now.message_id
     now, message_id = take_id(now)

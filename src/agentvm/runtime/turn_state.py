@@ -20,6 +20,8 @@ class OpenCall(msgspec.Struct, frozen=True):
     name: str
     by_provider: bool = False
     json: Chunks = None
+    characters: int = 0
+    """Length of the input so far; one that is too long is counted and not kept."""
 
 
 class Unchecked(msgspec.Struct, frozen=True):
