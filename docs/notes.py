@@ -31,7 +31,7 @@ EVENT_NOTES: dict[str, str] = {
     "error_message": "The turn failed.",
     "turn_request": "A turn was accepted and stored, together with the user's message.",
     "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in "
-    "nano-USD: what the tenant is charged.",
+    "nano-USD: what the tenant is charged, with the sub-agents of the turn. `usage` is that of its own model calls.",
     "quota_warning": "A soft limit is reached; nothing is refused yet. `resetAt` is when the period is renewed.",
     "provider_fallback": "The chosen provider is unavailable, so this model call goes to another; both are "
     "`<provider>/<model>`. `reason` is the code of its error, `retryAt` when it may be called again.",

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.runtime.fixtures import World, open_world, tool
+from tests.runtime.test_billing import Till
 from tests.runtime.test_parking import Hammer, answer, open_waits, results
 
 from agentvm.drivers.base import AssistantEntry, Prompt, UserEntry
@@ -154,6 +155,28 @@ async def test_a_sub_agent_draws_on_the_budget_of_its_caller() -> None:
         assert heard[-1]["data"]["outcome"] == "failed"
         ((_, kind, text),) = await results(world)
         assert (kind, "4 model calls" in text) == ("error-text", True)
+
+
+@pytest.mark.parametrize("parks", [False, True])
+async def test_the_price_of_a_turn_includes_its_sub_agents_at_any_depth(parks: bool) -> None:
+    second = Definition(name="second", system_prompt="second", tools=("hammer",))
+    again = Rendered(tools=(spec("ask_second", SECOND),), agents={SECOND: second})
+    worker = Definition(name="worker", system_prompt="worker", tools=("ask_second",), rendered=again)
+    strike = steps(tool_calls(("w1", "hammer", {"n": 1})), reply("struck")) if parks else steps(reply("done"))
+    driver = by_prompt(boss=delegate("a", "b"), worker=delegate("deeper", name="ask_second"), second=strike)
+    definition = team({WORKER: worker, SECOND: second}, policy=[PolicyRule(tool="hammer", do="ask")])
+    async with open_world(driver, definition=definition, tools=[Hammer().tool], meter=Till()) as world:
+        await world.say(world.start(), "go")
+        for wait in range(2 if parks else 0):
+            await world.hear("turn_parked", times=wait + 1)
+            assert await answer(world, (await open_waits(world))[0])
+        end = (await world.hear("turn_response"))[-1]["data"]
+        ledger = world.store.accounts(DEFAULT_TENANT).ledger
+        (billed,) = await ledger.usage(by=())
+        own, _ = await ledger.turn_total(end["turnId"])
+        assert billed.price == end["price"] > 0
+        assert (await ledger.charges([end["turnId"]]))[end["turnId"]].price == billed.price
+        assert (end["usage"]["outputTokens"], billed.calls) == (own.output_tokens, len(driver.prompts))
 
 
 async def test_the_rules_of_the_caller_bind_its_sub_agents() -> None:

@@ -132,7 +132,7 @@ export interface Events {
   turn_parked: { turnId: string; messageId: string; waits: string[]; active: number; timestamp: number };
   /** A turn was accepted and stored, together with the user's message. */
   turn_request: { turnId: string; messageId: string; timestamp: number; clientKey?: string; userId?: string; keyId?: string; onParked?: "queue" | "reject" | "supersede"; options?: TurnOptions; origin?: TurnOrigin };
-  /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the tenant is charged. */
+  /** The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in nano-USD: what the tenant is charged, with the sub-agents of the turn. `usage` is that of its own model calls. */
   turn_response: { turnId: string; messageId: string; outcome: "completed" | "failed" | "interrupted"; stopReason: "end_turn" | "error" | "interrupted" | "max_tokens" | "refusal" | "stop_sequence"; duration: number; usage: Usage; timestamp: number; model?: string; price?: number; output?: unknown };
   /** The server was restarted during the turn, which continues. An unfinished message continues under a new id: see `message_start`. */
   turn_resumed: { turnId: string; messageId: string; attempt: number; timestamp: number; userId?: string };
@@ -2963,7 +2963,7 @@ export interface TurnOrigin {
   callers?: string[];
 }
 
-/** A turn in a list. `price` is the tenant's price, in nano-USD; `model` answered last. */
+/** A turn in a list. `price` is the tenant's price with sub-agents, in nano-USD; `model` answered last. */
 export interface TurnRow {
   turnId: string;
   containerId: string;

@@ -13,6 +13,7 @@ from agentvm.cli.options import loop_options
 from agentvm.cli.table import Item
 from agentvm.errors import Conflict, NotFound, not_found, shorten
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import TurnCharge
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import draw
 from agentvm.protocol.dialect_v1 import encode_stored_events
@@ -63,7 +64,8 @@ class StoredTurns:
             tenant_id, turn = await self._find(store, turn_id)
             events, complete = await (await _log_of(store, tenant_id, turn)).read_all(words=False)
             ledger = await store.accounts(tenant_id).ledger.of_turn(turn.turn_id)
-            return _item(draw(turn, events, ledger, now=time.time_ns() // 1_000_000, complete=complete))
+            charge = (await store.accounts(tenant_id).ledger.charges([turn.turn_id])).get(turn.turn_id, TurnCharge())
+            return _item(draw(turn, events, ledger, now=time.time_ns() // 1_000_000, complete=complete, price=charge.price))
 
         return self._run(read)
 

@@ -102,8 +102,8 @@ class ModelCalled(TurnEvent):
 class TurnResponse(TurnEvent):
     """The terminal event: exactly one per turn, last of the turn. `usage` is the provider's.
 
-    `price` is the turn's price for its tenant, in nano-USD; absent if the store failed when it was to be read. `output` is the
-    answer as JSON, of a turn that was asked for it.
+    `price` is the turn's price for its tenant with its sub-agents, in nano-USD; absent if the store failed when it was to be
+    read. `output` is the answer as JSON, of a turn that was asked for it.
     """
 
     type = "turn_response"

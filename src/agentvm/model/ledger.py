@@ -41,6 +41,8 @@ class TreeUse(Record):
     cost: int = 0
     """Nano-USD."""
     tool_calls: int = 0
+    price: int = 0
+    """The amount that their tenant is charged, in nano-USD."""
 
 
 NO_USE = TreeUse()

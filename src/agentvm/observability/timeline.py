@@ -104,6 +104,7 @@ class Timeline(Record):
     usage: Usage
     cost: int
     price: int
+    """The amount that the tenant is charged for the turn and its sub-agents; usage, cost and calls are its own."""
     calls: Sequence[CallStep]
     tools: Sequence[ToolStep]
     moments: Sequence[Moment]
@@ -121,8 +122,12 @@ def draw(
     now: int,
     complete: bool,
     placed: Iterable[PlacedCall] = (),
+    price: int | None = None,
 ) -> Timeline:
-    """Returns the timeline of a turn. `events` are in order; without `complete` some may be missing."""
+    """Returns the timeline of a turn. `events` are in order; without `complete` some may be missing.
+
+    `price` is that of the turn with its sub-agents; None if it has none.
+    """
     builder = _TimelineBuilder(row)
     for event in events:
         builder.add(event)
@@ -144,7 +149,7 @@ def draw(
         duration=max(0, end - row.accepted_at),
         usage=sum((entry.usage for entry in ledger), NO_USAGE) if ledger else row.usage or NO_USAGE,
         cost=sum(entry.cost or 0 for entry in ledger),
-        price=sum(entry.price or 0 for entry in ledger),
+        price=sum(entry.price or 0 for entry in ledger) if price is None else price,
         calls=calls,
         tools=list(builder.tools.values()),
         moments=builder.moments,

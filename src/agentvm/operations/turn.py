@@ -47,7 +47,7 @@ class TurnList(PageRequest):
 
 
 class TurnRow(Turn):
-    """A turn in a list. `price` is the tenant's price, in nano-USD; `model` answered last.
+    """A turn in a list. `price` is the tenant's price with sub-agents, in nano-USD; `model` answered last.
 
     `node_id` is the node of a cluster that runs it.
     """
@@ -103,7 +103,9 @@ async def show(context: Context, request: TurnShow) -> Timeline:
     events, complete = await _log(context, turn).read_all(TIMELINE_EVENTS_MAX, words=False)
     ledger = await context.accounts.ledger.of_turn(turn.turn_id)
     placed = await context.tenancy.store.tenant(context.tenant_id).placed_calls().list_turn(turn.session_id, turn.turn_id)
-    return draw(turn, events, ledger, now=context.vm.clock(), complete=complete, placed=placed)
+    charges = await context.accounts.ledger.charges([turn.turn_id])
+    price = charges.get(turn.turn_id, TurnCharge()).price
+    return draw(turn, events, ledger, now=context.vm.clock(), complete=complete, placed=placed, price=price)
 
 
 class ToolExplanation(Reply):

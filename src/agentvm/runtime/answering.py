@@ -129,6 +129,7 @@ class Answering:
         done = progress.review(history.messages, now.turn_id) if now.produced else progress.NOTHING
         accepted, cost = self._accepted, self._accepted.cost + self._accepted.bill.tool_cost
         accepted.others = await self._others()
+        accepted.bill.agents_price = accepted.others.price if parent_of(accepted) is None else 0
         budget.check(self._limits, done, cost, accepted.tool_seconds, accepted.others)
         while True:
             chain = ProviderChain(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)

@@ -102,6 +102,8 @@ class Bill:
         self.key_id = key_id
         self.price = 0
         """Amounts of all calls of the turn so far, also of those before a restart."""
+        self.agents_price = 0
+        """Amounts of the sub-agents below a turn of a person, when they were last looked at."""
         self.settled = True
         """Whether the price includes usage before a restart; otherwise the end of the turn has no price."""
         self.tool_cost = 0
@@ -170,7 +172,7 @@ class Bill:
                 self._closed.append(called)
                 return called
             case turn_events.TurnResponse():
-                return msgspec.structs.replace(data, price=self.price if self.settled else None)
+                return msgspec.structs.replace(data, price=self.price + self.agents_price if self.settled else None)
             case _:
                 return data
 

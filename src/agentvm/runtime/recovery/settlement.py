@@ -19,6 +19,7 @@ from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery.progress import Cut
+from agentvm.runtime.sub_agents import parent_of
 from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
@@ -53,6 +54,9 @@ async def settle_finished(ports: Ports, tenant_id: TenantId, image: Image, accep
         window = await _admit(ports, tenant_id, image, accepted, cut)
         cut = await _with_input(ports, tenant_id, image, accepted, cut, window)
         bill.enter((ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
+    if parent_of(accepted) is None:
+        turn_id = accepted.state.turn_id
+        bill.agents_price = (await ports.store.accounts(tenant_id).ledger.tree_use(turn_id, turn_id)).price
     bill.price = price + sum(entry.price or 0 for entry in bill.entries)
     used = sum((entry.usage for entry in bill.entries), used)
     accepted.state = msgspec.structs.replace(accepted.state, usage=used)

@@ -35,6 +35,11 @@ WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ? ORDER BY position 
 _LIST_NEWEST = _LIST.replace("position >", "position <").replace("ORDER BY position", "ORDER BY position DESC")
 _OF_TURN = f"SELECT {_STORED.text} FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
 _CHARGES = "SELECT driver, model, price FROM ledger WHERE tenant_id = ? AND turn_id = ? ORDER BY position"
+_PRICES_BELOW = f"""
+SELECT l.price FROM sessions AS s {ORDERED_JOIN} turns AS t USING (session_key)
+{ORDERED_JOIN} ledger AS l ON l.tenant_id = s.tenant_id AND l.turn_id = t.turn_id
+WHERE s.tenant_id = ? AND s.root_turn = ?
+"""
 _USAGE, _WALLET, _CREDIT = Columns(Usage), Columns(Wallet), Columns(Credit)
 _TURN_TOTAL = f"""
 SELECT {", ".join("coalesce(max(estimated), 0)" if name == "estimated" else total(name) for name in (*_USAGE.names, "price"))}
@@ -52,7 +57,7 @@ _TREE_TOKENS = "input_tokens + output_tokens + cache_read_tokens + cache_write_t
 _TREE_USE = f"""
 WITH tree AS ({_TREE})
 SELECT {total(f"CASE WHEN l.driver = '{TIER_DRIVER}' THEN 0 ELSE 1 END")}, {total(_TREE_TOKENS)},
-       {total("coalesce(l.cost, l.price, 0)")},
+       {total("coalesce(l.cost, l.price, 0)")}, {total("l.price")},
        (SELECT count(*) FROM tree {ORDERED_JOIN} placed_calls AS p USING (session_key, turn_id) WHERE turn_id <> :own)
 FROM tree {ORDERED_JOIN} ledger AS l ON l.tenant_id = :tenant AND l.turn_id = tree.turn_id
 WHERE tree.turn_id <> :own
@@ -155,17 +160,21 @@ class LedgerStore(TenantScope):
         """The use of the turns on one budget but for one of them, as far as it is stored."""
         values = {"tenant": self._tenant_id, "root": root, "own": own}
         rows = await self._database.read(lambda connection: connection.fetch(_TREE_USE, values))
-        steps, tokens, cost, tool_calls = rows[0]
-        return TreeUse(steps=steps, tokens=tokens, cost=cost, tool_calls=tool_calls)
+        steps, tokens, cost, price, tool_calls = rows[0]
+        return TreeUse(steps=steps, tokens=tokens, cost=cost, tool_calls=tool_calls, price=price)
 
     async def charges(self, turn_ids: Sequence[str]) -> dict[str, TurnCharge]:
-        """Returns the price of turns, and the model that answered last; a turn without any call is left out."""
+        """Returns the price of turns with their sub-agents, and the model that answered last.
+
+        A turn without any call is left out.
+        """
 
         def read(connection: Connection) -> dict[str, TurnCharge]:
             charges = {}
             for turn_id in turn_ids:
                 if calls := connection.fetch(_CHARGES, (self._tenant_id, turn_id)):
-                    prices = [price for _, _, price in calls if price is not None]
+                    below = connection.fetch(_PRICES_BELOW, (self._tenant_id, turn_id))
+                    prices = [price for *_, price in (*calls, *below) if price is not None]
                     models = [model for driver, model, _ in calls if driver != TIER_DRIVER]
                     charges[turn_id] = TurnCharge(price=sum(prices) if prices else None, model=models[-1] if models else None)
             return charges
