@@ -355,7 +355,7 @@ async def test_a_schema_holds_the_answer_back_until_it_fits(is_streamed: bool) -
         ({"model": "default", "messages": []}, 400, "invalid_input"),
         ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),
         ({"model": "default", "messages": [{"role": "poet", "content": "x"}]}, 400, "invalid_input"),
-        ({"model": "default", "messages": HI, "n": 2}, 422, "unprocessable"),
+        ({"model": "default", "messages": HI, "n": 2}, 400, "invalid_input"),
         ({"model": "default", "messages": HI, "response_format": {"type": "json_schema"}}, 422, "unprocessable"),
         ({"model": "sealed", "messages": [{"role": "system", "content": "x"}, *HI]}, 422, "unprocessable"),
         ({"model": "default", "messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, 400, "invalid_input"),

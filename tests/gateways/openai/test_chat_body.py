@@ -72,6 +72,13 @@ def test_options_are_none_when_nothing_is_chosen() -> None:
     assert read_options(body(USER, tools=[tool], tool_choice="none")) is None
 
 
+@pytest.mark.parametrize("member", [{"n": 2}, {"logprobs": True}, {"functions": [{"name": "f"}]}, {"audio": {"voice": "x"}}])
+def test_what_a_completion_cannot_have_is_a_wrong_parameter(member: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=f"{next(iter(member))} is not supported") as refused:
+        read_options(body(USER, **member))
+    assert refused.value.code == "invalid_input", "400, not 422"
+
+
 def test_equal_histories_have_one_digest() -> None:
     first = read_conversation(body(USER, {"role": "assistant", "content": "yes "}, USER)).history
     same = read_conversation(body(USER, {"role": "assistant", "content": [{"type": "text", "text": "yes"}]}, USER)).history

@@ -166,7 +166,7 @@ def _refuse(body: ChatBody) -> None:
     }
     for name, is_given in refused.items():
         if is_given:
-            raise Unprocessable(f"{name} is not supported here; leave it out")
+            raise InvalidInput(f"{name} is not supported here; leave it out")
 
 
 def _tool(tool: ChatTool) -> dict[str, object]:
