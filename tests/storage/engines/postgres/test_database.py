@@ -277,7 +277,7 @@ class Cut:
         self.runs = 0
         monkeypatch.setattr(module, "connect", self._connect)
         monkeypatch.setattr(module, "OUTAGE_SECONDS", 0)
-        monkeypatch.setattr(module, "PAUSE_SECONDS", 0)
+        monkeypatch.setattr(module, "RETRY_INTERVAL_SECONDS", 0)
 
     def _connect(self, url: str) -> Raw:
         self._asked -= 1
