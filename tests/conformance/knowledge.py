@@ -7,7 +7,7 @@ import pytest
 from agentvm.errors import NotAvailable
 from agentvm.model.knowledge import DocumentProblem, Passage
 from agentvm.model.resource import ResourceId, VersionId
-from agentvm.storage.sql.knowledge import CANDIDATES_MAX, SLICE_CHUNKS_MAX, IndexedChunk
+from agentvm.storage.sql.knowledge import CANDIDATES_MAX, SLICE_CHUNKS_MAX, CompleteIndex, IndexedChunk
 from agentvm.storage.sql.search_index import SearchPiece
 from agentvm.storage.sql.store import Store
 from agentvm.storage.sql.words import terms
@@ -65,21 +65,28 @@ async def check_an_index_is_nobody_elses(store: Store) -> None:
 async def check_a_range_opens_exactly(store: Store) -> None:
     _, version = await published(store, "one")
     knowledge = store.knowledge(ACME)
+
+    async def opened(index: CompleteIndex, start: int, end: int) -> tuple[str, int | None] | None:
+        passage = await knowledge.open(index, "a", start, end)
+        assert passage is None or (passage.start, passage.end, passage.document, passage.title) == (start, end, "a", "T")
+        return None if passage is None else (passage.text, passage.page)
+
     built = await knowledge.build(version, "1", [chunk("abcdef", start=0), chunk("efghij", start=4, page=2)], (), 5)
     assert built is not None
-    assert await knowledge.open(built, "a", 1, 4) == ("bcd", "T")
-    assert await knowledge.open(built, "a", 4, 10) == ("efghij", "T")
+    assert await opened(built, 1, 4) == ("bcd", None)
+    assert await opened(built, 4, 10) == ("efghij", None)
     # Passages overlap, and leave out space between them.
-    assert await knowledge.open(built, "a", 0, 10) == ("abcdefghij", "T")
-    assert await knowledge.open(built, "a", 3, 9) == ("defghi", "T")
-    assert await knowledge.open(built, "a", 0, 11) is None
+    assert await opened(built, 0, 10) == ("abcdefghij", None)
+    assert await opened(built, 3, 9) == ("defghi", None)
+    assert await opened(built, 7, 9) == ("hi", 2)
+    assert await opened(built, 0, 11) is None
     assert await knowledge.open(built, "b", 0, 1) is None
     _, version = await published(store, "two")
     apart = await knowledge.build(version, "1", [chunk("abc", start=2), chunk("de", start=7), chunk("d", start=7)], (), 6)
     assert apart is not None
-    assert await knowledge.open(apart, "a", 3, 9) == ("bc\n\nde", "T")
-    assert await knowledge.open(apart, "a", 0, 4) is None
-    assert await knowledge.open(apart, "a", 5, 6) is None
+    assert await opened(apart, 3, 9) == ("bc\n\nde", None)
+    assert await opened(apart, 0, 4) is None
+    assert await opened(apart, 5, 6) is None
 
 
 async def check_an_index_is_replaced_as_a_whole_and_goes_with_its_version(store: Store) -> None:

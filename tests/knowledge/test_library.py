@@ -102,6 +102,9 @@ async def test_pages_of_a_pdf_are_numbered_in_citations() -> None:
         with anyio.fail_after(60):
             found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "returns")
             assert [one.cite for one in found.passages] == [f"{SHOP}#a.pdf:p1:0-25"]
+            assert await vm.knowledge.open(DEFAULT_TENANT, found.passages[0].cite) == found.passages[0]
+            with pytest.raises(NotFound, match="does not begin on page 2"):
+                await vm.knowledge.open(DEFAULT_TENANT, f"{SHOP}#a.pdf:p2:0-25")
             assert {one.document for one in found.problems} == damaged.keys()
             assert {one.problem for one in found.problems} == {"it is not a PDF, or it is damaged", "its page 1 is damaged"}
             found = await vm.knowledge.search(DEFAULT_TENANT, [SHOP], "几天可以退货？")

@@ -14,7 +14,8 @@ def test_a_citation_names_what_it_was_made_of(document: str, start: int, end: in
     passage = Passage(uri=uri, document=document, start=start, end=end, text="", page=page)
     named = parse_cite(passage.cite)
     assert named is not None
-    assert (named[0], named[2], named[3]) == (uri, start, end)
+    assert (named[0], named[3], named[4]) == (uri, start, end)
+    assert page is None or named[2] == page
     assert document.startswith(named[1])
 
 

@@ -101,6 +101,8 @@ async def test_a_knowledge_base_is_searched_and_a_citation_opened_by_who_may_rea
         assert (await world.ask("GET", f"/v1/passages?cite={quote(found['cite'])}", key=world.bolt.admin)).status == 404
         assert (await world.ask("POST", path, {"q": "tea"}, key=world.bolt.admin)).status == 404
         assert (await world.ask("GET", "/v1/passages?cite=nothing", key=admin)).status == 400
+        paged = quote(found["cite"].replace("#a:", "#a:p1:"))
+        assert (await world.ask("GET", f"/v1/passages?cite={paged}", key=admin)).status == 404
         for wrong in ({}, {"q": ""}, {"q": "x", "k": 0}, {"q": "x", "k": 21}, {"q": "x" * 2_001}):
             assert (await world.ask("POST", path, wrong, key=admin)).status == 400
         prompt = await register(world, "prompts", "hello", {"text": "x"})

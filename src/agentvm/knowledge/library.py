@@ -143,7 +143,7 @@ class KnowledgeLibrary:
         named = parse_cite(cite)
         if named is None:
             raise InvalidInput("A citation has the form resource://knowledge/name@1.0.0#document:start-end")
-        uri, document, start, end = named
+        uri, document, page, start, end = named
         if end - start > OPENED_MAX:
             raise InvalidInput(f"A citation has at most {OPENED_MAX:,} characters")
         served = await self.ensure(tenant_id, await self._node(tenant_id, uri))
@@ -151,7 +151,9 @@ class KnowledgeLibrary:
         if passage is None:
             gone = [problem.problem for problem in served.index.problems if problem.document == document]
             raise NotFound(f"The document {document} has no such range" + (f": {gone[0]}" if gone else ""))
-        return Passage(uri=uri, document=document, start=start, end=end, text=passage[0], title=passage[1])
+        if page not in (None, passage.page):
+            raise NotFound(f"The range {start}-{end} of {document} does not begin on page {page}")
+        return msgspec.structs.replace(passage, uri=uri)
 
     async def ensure(self, tenant_id: TenantId, node: Node) -> ServedIndex:
         """Returns the index of a version, made if there is none."""

@@ -61,9 +61,10 @@ class FoundPassages(Record):
     """The number of the first, by which an answer names it."""
 
 
-def parse_cite(cite: str) -> tuple[str, str, int, int] | None:
-    """Returns the knowledge base, the document and the range that a citation names; None if it is none."""
+def parse_cite(cite: str) -> tuple[str, str, int | None, int, int] | None:
+    """Returns the knowledge base, the document, the page and the range that a citation names; None if it is none."""
     match = _CITE.fullmatch(cite)
     if match is None:
         return None
-    return match["uri"], match["document"], int(match["start"]), int(match["end"])
+    page = None if match["page"] is None else int(match["page"])
+    return match["uri"], match["document"], page, int(match["start"]), int(match["end"])

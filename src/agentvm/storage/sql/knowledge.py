@@ -69,7 +69,7 @@ _CHUNKS = f"SELECT c.chunk_key, c.document, c.first, c.beyond, c.text, c.title, 
 _VECTORS = f"SELECT c.chunk_key, c.vector {_NAMED} AND length(c.vector) = ?5"
 _HAS_VECTORS = "SELECT 1 FROM knowledge_chunks WHERE index_key = ? AND vector IS NOT NULL LIMIT 1"
 _OPEN = f"""
-SELECT c.first, c.text, c.title FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
+SELECT c.first, c.text, c.title, c.page FROM knowledge_chunks AS c JOIN knowledge_indexes AS k USING (index_key)
 WHERE k.tenant_id = ?1 AND k.index_key = ?2 AND c.document = ?3 AND c.first < ?4 AND c.beyond > ?5 AND {_SEEN.format("?6")}
 ORDER BY c.first
 """
@@ -179,13 +179,13 @@ class KnowledgeStore(TenantScope):
 
         return await self._database.read(read)
 
-    async def open(self, index: CompleteIndex, document: str, start: int, end: int) -> tuple[str, str | None] | None:
-        """Returns the characters of a document in that range, and its title; None when passages do not hold all of them."""
+    async def open(self, index: CompleteIndex, document: str, start: int, end: int) -> Passage | None:
+        """Returns the characters of a document in that range, with the page of the first; None when passages lack some."""
 
-        def read(connection: Connection) -> tuple[str, str | None] | None:
+        def read(connection: Connection) -> Passage | None:
             rows = connection.fetch(_OPEN, (self._tenant_id, index.index_key, document, end, start, index.revision))
             text = _joined(rows, start, end)
-            return None if text is None else (text, rows[0][2])
+            return None if text is None else _passage((document, start, end, text, rows[0][2], None, rows[0][3]))
 
         return await self._database.read(read)
 
@@ -246,7 +246,7 @@ def _joined(rows: Sequence[Sequence[Any]], start: int, end: int) -> str | None:
     if not rows or rows[0][0] > start:
         return None
     joined, place = [], start
-    for first, text, _ in rows:
+    for first, text, *_ in rows:
         joined.append("\n" * (first - place) + text[max(0, place - first) : end - first])
         place = max(place, min(end, first + len(text)))
     return "".join(joined) if place == end else None
