@@ -80,7 +80,8 @@ def test_the_checker_finds_nodes_that_go_on_after_they_were_declared_dead(monkey
 def test_the_checker_finds_followers_who_never_hear_what_the_bus_has_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EventRelay, "_was_disturbed", lambda *_: False)
     with pytest.raises(Broken, match="and not up to"):
-        run_all(range(78, 105), Setup(nodes=NODES, bus=True, length=LENGTH))
+        # About one in forty shows it.
+        run_all(range(552, 702), Setup(nodes=NODES, bus=True, length=LENGTH))
 
 
 def test_a_seed_is_a_history() -> None:
@@ -112,7 +113,7 @@ def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
     assert not what
 
 
-@pytest.mark.parametrize("seed", [1_100_877, 1_100_989])
+@pytest.mark.parametrize("seed", [46, 1_100_842])
 def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
     assert run_history(seed).counts["deletions cut short"] > 0
 

@@ -36,5 +36,6 @@ def test_a_container_is_reached_only_through_its_tenant() -> None:
     whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
     scopes |= {"knowledge", "collections", "collection_indexes"}
     whole |= {"last_entry", "purge_sessions", "tend_search", "list_sent_calls", "read_homes", "read_heads"}
+    whole |= {"list_unfinished_indexes"}
     assert set(public(Store)) == scopes | whole
     assert list(public(TenantStore)["container"].parameters) == ["self", "container_id"]

@@ -118,7 +118,7 @@ async def test_an_older_server_asks_while_the_call_is_open_and_is_declined_when_
 
     person = CallContext(key="k", caller=CONTEXT.caller, deadline=0, ask=ask)
     absent = CallContext(key="k", caller=CONTEXT.caller, deadline=0, ask=nobody)
-    monkeypatch.setattr(module, "HELD_SECONDS", 0.05)
+    monkeypatch.setattr(module, "ANSWER_TIMEOUT_SECONDS", 0.05)
     async with connected("good", "legacy") as connection:
         result = await call(connection, "ask", person)
         declined = await call(connection, "ask", absent)
