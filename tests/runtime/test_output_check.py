@@ -128,7 +128,9 @@ async def test_a_provider_that_cannot_enforce_the_input_of_the_tools_is_asked_wi
     async with open_world(driver) as world:
         await world.say(world.start(), "Look it up")
         assert (await world.hear("turn_response"))[-1]["data"]["outcome"] == "completed"
-        assert [prompt.constrains for prompt in driver.prompts] == [True, False]
+        await world.say(world.start(), "And this?")
+        await world.hear("turn_response", times=2)
+        assert [prompt.constrains for prompt in driver.prompts] == [True, False, False]
 
 
 async def test_a_repair_goes_on_after_a_restart_and_its_wishes_are_counted_from_before(tmp_path: Path) -> None:

@@ -61,8 +61,7 @@ class Answering:
         self._log = log
         self._accepted = accepted
         self._definition = apply_options(image.definition, accepted.options)
-        # As they are when the turn begins: it ends under the rules it began with.
-        settings = ports.settings_of(log.tenant_id)
+        settings = ports.settings_of(log.tenant_id)  # As they are when the turn begins, under whose rules it ends.
         own = None if accepted.origin is None else accepted.origin.budget
         self._limits, self._defaults = budget.lowered(settings.limits, own), settings.defaults
         self._history = Recalled()
@@ -78,7 +77,8 @@ class Answering:
         self._tainted = False
         """Whether the prompt holds untrusted text."""
         self._output = None if self._definition.output is None else OutputCheck(self._definition.output)
-        self._constrains = True
+        self._unenforced = (image.image_id, self._definition.model)
+        self._constrains = ports.unenforced.get(self._unenforced) is None
         """Whether the provider is asked to enforce schemas, of the answer and of tools; until it refuses to."""
         self._quoted: Quoted | None = None
         """Memories and passages that are told beside the conversation; None before they were looked up."""
@@ -141,6 +141,8 @@ class Answering:
                     raise
                 if self._constrains and refuses_output(error):
                     self._constrains = False
+                    if self._output is None:
+                        self._ports.unenforced.put(self._unenforced, True)
                     continue
                 first, entries = candidates[0], self._composed.told
                 self._history = await self._refusals.set_aside(error, first.provider, entries, self._history)
@@ -313,9 +315,8 @@ class Answering:
     def _provided(self, driver: str) -> tuple[ProviderTool, ...]:
         """Returns the tools that the provider may run. Its calls cannot wait for an approval."""
         layers = (*self._ports.policy(self._log.tenant_id, self._image), *self._accepted.skill_rules)
-        offered = self._tools.provided(driver, tainted=self._tainted)
-        unattended = self._accepted.unattended
-        return tuple(tool for tool, facts in offered if decide(replace(facts, unattended=unattended), layers).do == "allow")
+        offered, alone = self._tools.provided(driver, tainted=self._tainted), self._accepted.unattended
+        return tuple(tool for tool, facts in offered if decide(replace(facts, unattended=alone), layers).do == "allow")
 
     async def _recall(self, candidates: Sequence[Chosen]) -> Recalled:
         """Reads all messages of the turn, which no summary covers before it has ended, and as many earlier ones as its model

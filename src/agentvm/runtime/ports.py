@@ -28,6 +28,7 @@ from agentvm.runtime.policy import PolicyLayer, layers_of
 from agentvm.runtime.recovery.quarantine import Quarantine
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tools import ToolSource
+from agentvm.sharing.cache import Cache
 from agentvm.sharing.keyed_lock import KeyedLock
 from agentvm.storage.base import ReadingLimits, Recalled
 from agentvm.storage.sql.log import LogStore
@@ -55,6 +56,8 @@ class Cost(Protocol):
     def __call__(self, driver: str, model: str, usage: Usage, at: int, provider: str = "", /) -> int | None: ...
 
 
+UNENFORCED_MAX = 10_000
+"""Remembered images whose tools a provider does not enforce."""
 SMALL_HISTORY_BYTES = 512 * 1024
 """Size of most histories. Larger ones are read by a few turns at a time."""
 
@@ -124,6 +127,8 @@ class Ports:
     sub_agents: "SubAgents"
     knowledge: KnowledgeSource | None = None
     busy: BusyAgents = field(default_factory=BusyAgents)
+    unenforced: Cache[tuple[ImageId, str | None], bool] = field(default_factory=lambda: Cache(UNENFORCED_MAX))
+    """Images with a model whose provider has refused to enforce the input of their tools."""
 
     taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))
     """Held while a turn from before a restart is looked at."""
