@@ -12,7 +12,7 @@ from tests.support.engines import photograph
 
 from agentvm.blueprint.image import build
 from agentvm.config import ServerConfig
-from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
+from agentvm.drivers.base import Prompt, ToolCallStarted, ToolCallStopped, ToolInputChunk, ToolSpec, UserEntry
 from agentvm.drivers.models import Models
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.model.definition import Definition
@@ -35,6 +35,8 @@ C1 = ContainerId("c1")
 ONCE = {"never", "destroy"}
 """Tools whose calls must not be made twice."""
 CALLS = {"c1": "keyed", "c2": "never", "c3": "safe", "c4": "destroy", "p1": "program"}
+CUT = "cut"
+"""A call whose input is no JSON: its tool must not run, with no input either."""
 NESTED = ("keyed", "never", "safe")
 
 
@@ -103,7 +105,9 @@ class Filmed:
 
 def script(prompt: Prompt) -> list[ScriptStep]:
     if isinstance(prompt.conversation[-1], UserEntry):
-        return tool_calls(*((call_id, name, {}) for call_id, name in CALLS.items()))
+        *asked, end = tool_calls(*((call_id, name, {}) for call_id, name in CALLS.items()))
+        cut = (ToolCallStarted(CUT, "keyed"), ToolInputChunk('{"n": '), ToolCallStopped())
+        return [*asked[:1], *cut, *asked[1:], end]
     return reply("done")
 
 
@@ -153,12 +157,15 @@ async def check(store: Store, runtime: Runtime, image: Image, made: list[tuple[s
     for call_id, name in asked.items():
         if name == "program":
             continue
+        if call_id == CUT:
+            assert "not a JSON object" in results[call_id].output.text
+            continue
         times = made.count((name, f"{turn.turn_id}/{call_id}"))
         said = values[call_id] if call_id in values else results[call_id].output.text
         # With the same key each time; one that must not be made twice is lost instead.
         assert times == 1 or (times > 1 and name not in ONCE) or (times == 0 and said == LOST), (call_id, times, said)
         assert said == f"{name} done" or (said == LOST and name in ONCE)
-    assert {key for _, key in made} <= {f"{turn.turn_id}/{call_id}" for call_id in asked}
+    assert {key for _, key in made} <= {f"{turn.turn_id}/{call_id}" for call_id in asked if call_id != CUT}
 
 
 async def test_a_crash_at_any_commit_of_a_tool_step_makes_no_effect_too_many(

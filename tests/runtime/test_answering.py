@@ -9,7 +9,6 @@ from agentvm.errors import SessionQuarantined
 from agentvm.model.definition import Definition
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import Usage
-from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.recovery.progress import Done
 
 
@@ -52,7 +51,7 @@ async def test_what_a_tool_may_have_done_is_told_to_the_model_and_what_may_be_re
     tools = [tool("hammer", hammer), tool("look", look, repeatable=True)]
     async with open_world(ScriptedDriver(), tools=tools) as world:
         spent = Usage(input_tokens=7, output_tokens=9)
-        calls = tuple(PendingCall(ToolCall(id=name, name=name, input={}), None) for name in ("hammer", "look"))
+        calls = tuple(ToolCall(id=name, name=name, input={}) for name in ("hammer", "look"))
         agent = world.start()
         agent.release(agent.resume(left(world), Done(unanswered=calls, usage=spent, call_ids=frozenset({"hammer", "look"}))))
         heard = await world.hear("turn_response")

@@ -49,7 +49,7 @@ def play(calls: list[list[ModelOutput]]) -> list[EventData]:
             now, made = turn.step(now, output, clock())
             told += [data for data in made if data.told]
         for pending in now.pending:
-            now, made = turn.tool_finished(now, pending.call, ToolOutcome({"of": pending.call.input}, False), clock())
+            now, made = turn.tool_finished(now, pending, ToolOutcome({"of": pending.input}, False), clock())
             told += [data for data in made if data.told]
     return told
 

@@ -124,7 +124,7 @@ def test_t2_a_turn_with_one_tool_call() -> None:
     assert told[-2] == stream.MessageStop(stop_reason="tool_use")
     assert not now.ended
     (pending,) = now.pending
-    now, answered = turn.tool_finished(now, pending.call, ToolOutcome("a.txt\nb.txt", False), 200)
+    now, answered = turn.tool_finished(now, pending, ToolOutcome("a.txt\nb.txt", False), 200)
     assert names(answered) == ["tool_result", "tool_result_message", "tool_completed"]
     assert answered[0] == stream.ToolResultEvent(tool_call_id="toolu_1", result="a.txt\nb.txt", is_error=False)
     now, rest = play(now, [START, *text("Two files."), MessageStopped("end_turn")])
@@ -235,7 +235,7 @@ def test_calls_run_unless_the_answer_was_cut_off(reason: StopReason, calls: bool
 )
 def test_a_result_that_is_no_text_is_stored_as_json(result: object, kind: str, value: str) -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
-    _, told = turn.tool_finished(now, now.pending[0].call, ToolOutcome(result, False), 200)
+    _, told = turn.tool_finished(now, now.pending[0], ToolOutcome(result, False), 200)
     record = only(told, message.ToolResultMessageEvent)
     assert isinstance(record, message.ToolResultMessageEvent)
     assert isinstance(record.message, ToolResultMessage)
@@ -245,7 +245,7 @@ def test_a_result_that_is_no_text_is_stored_as_json(result: object, kind: str, v
 
 def test_a_failed_tool_is_an_error_text() -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
-    _, told = turn.tool_finished(now, now.pending[0].call, ToolOutcome("no such file", True), 200)
+    _, told = turn.tool_finished(now, now.pending[0], ToolOutcome("no such file", True), 200)
     assert names(told) == ["tool_result", "tool_result_message", "tool_failed"]
     assert told[2] == state.ToolFailedEvent(tool_id="toolu_1", tool_name="Bash", error="no such file")
 
@@ -256,7 +256,7 @@ def test_input_that_is_no_json_object_is_a_problem_of_the_call_not_of_the_turn(j
     now, told = play(begin(), [START, *asked, MessageStopped("tool_use")])
     (pending,) = now.pending
     assert pending.problem is not None
-    assert pending.call.input == {}
+    assert pending.input == {}
     assert "tool_call_message" in names(told)
 
 
@@ -328,7 +328,7 @@ def nested(levels: int, inner: str = "{}") -> str:
 def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
     now, _ = called_with(nested(tool_input.DEPTH_MAX))
     assert now.pending[0].problem is None
-    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(tool_input.DEPTH_MAX)
+    assert msgspec.json.encode(now.pending[0].input).decode() == nested(tool_input.DEPTH_MAX)
     for json in (nested(tool_input.DEPTH_MAX + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(tool_input.DEPTH_MAX) + "}"):
         now, told = called_with(json)
         assert now.pending[0].problem is not None
@@ -336,7 +336,7 @@ def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
         record = only(told, message.ToolCallMessageEvent)
         assert isinstance(record, message.ToolCallMessageEvent)
         assert isinstance(record.message, ToolCallMessage)
-        assert (now.pending[0].call.input, record.message.tool_call.input) == ({}, {})
+        assert (now.pending[0].input, record.message.tool_call.input) == ({}, {})
 
 
 @pytest.mark.parametrize(("reported", "counted"), [(1, 2_001), (2_000, 2_001), (5_000, 5_000)])
@@ -384,7 +384,7 @@ def test_every_call_of_a_turn_has_an_id_of_its_own_in_everything_told_of_it(call
         now, events = play(now, [START, *asked, MessageStopped("tool_use")])
         told += events
         for pending in now.pending:
-            now, answered = turn.tool_finished(now, pending.call, ToolOutcome("ok", False), 200)
+            now, answered = turn.tool_finished(now, pending, ToolOutcome("ok", False), 200)
             told += answered
     found = ids_of(told)
     assert len(found) == 8

@@ -56,7 +56,7 @@ def play(calls: list[list[ModelOutput]], cut_at: int | None = None) -> Played:
             played.told += told
             played.states.append(now)
             if isinstance(item, MessageStopped):
-                queue += [pending.call for pending in now.pending]
+                queue += now.pending
     return played
 
 

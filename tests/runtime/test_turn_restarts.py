@@ -13,7 +13,6 @@ from agentvm.model.ids import MessageId
 from agentvm.model.message import AssistantMessage, ToolCall
 from agentvm.model.usage import Usage
 from agentvm.runtime import turn
-from agentvm.runtime.calls import PendingCall
 
 
 def cut_off(told: str) -> turn.TurnState:
@@ -75,7 +74,7 @@ def test_what_was_read_is_kept_when_the_turn_ends_without_going_on(told: str) ->
 
 @pytest.mark.parametrize("told", ["Let me see.", ""])
 def test_a_message_that_had_asked_for_tools_ends_with_them(told: str) -> None:
-    calls = (PendingCall(ToolCall(id="c1", name="Bash", input={}), None),)
+    calls = (ToolCall(id="c1", name="Bash", input={}),)
     now, events = turn.close_cut(cut_off(told), told, calls, Usage(input_tokens=1, output_tokens=2), 500)
     assert (now.pending, now.told, now.told_id) == (calls, "", None)
     stop, kept = events

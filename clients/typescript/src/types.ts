@@ -3890,6 +3890,7 @@ export interface ToolCall {
   id: string;
   name: string;
   input: Record<string, unknown>;
+  problem?: string | null;
   byProvider?: boolean;
 }
 

@@ -63,6 +63,8 @@ class ToolCall(Record, tag="tool-call", tag_field="type"):
     id: str
     name: str
     input: dict[str, object]
+    problem: str | None = None
+    """Why the input that the model wrote cannot be used. `input` is empty then, and the tool does not run."""
     by_provider: bool = False
     """Whether the provider of the model ran it: it is part of the message that called it, and has no event of its own."""
 

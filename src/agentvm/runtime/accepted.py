@@ -26,7 +26,6 @@ from agentvm.model.wait import ToolWait
 from agentvm.runtime import turn
 from agentvm.runtime.batch import Batch, wait_for
 from agentvm.runtime.billing import Bill
-from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.policy import PolicyLayer
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import progress
@@ -70,7 +69,7 @@ class Accepted:
     """Whether the server has died of it too often for it to be begun again."""
     spent: Usage = NO_USAGE
     """Usage of its model calls that were finished before a restart."""
-    asked_for: tuple[PendingCall, ...] = ()
+    asked_for: tuple[ToolCall, ...] = ()
     """The tools that it was asking for when its process died, as far as the calls were whole."""
     lost_at_provider: tuple[ToolCall, ...] = ()
     """Calls that the provider was making by itself when the process died."""
@@ -99,7 +98,7 @@ class Accepted:
     """Calls that its programs have made, by their ids."""
     charged: set[str] = field(default_factory=set)
     """Keys of the ledger that jobs of its calls have, since this process has it."""
-    results: list[tuple[Batch, PendingCall, Sequence[EventData]]] = field(default_factory=list)
+    results: list[tuple[Batch, ToolCall, Sequence[EventData]]] = field(default_factory=list)
     """Results of its calls that are being stored."""
     commits: dict[Batch, bool] = field(default_factory=dict)
     """Commits that it relies on, and whether they hold outputs of its model."""

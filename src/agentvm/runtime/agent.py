@@ -275,7 +275,7 @@ class Agent:
         """
         accepted = self._accept(resumed_state(left, done), left.user_id, left.key_id)
         accepted.resumed, accepted.bill.settled, accepted.cut = True, False, cut
-        accepted.left, accepted.started = left if done is None else None, {part.call.id for part in accepted.state.pending}
+        accepted.left, accepted.started = left if done is None else None, {call.id for call in accepted.state.pending}
         accepted.attempt, accepted.waits_for_parked = left.attempts + (0 if suspended else 1), left.on_parked == "queue"
         accepted.options, accepted.origin, accepted.active_before_ms = left.options, left.origin, left.active_ms
         accepted.before_ms = max(0, self.ports.clock() - left.accepted_at)

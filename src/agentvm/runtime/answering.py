@@ -286,7 +286,7 @@ class Answering:
             log = self._log
             history = await self._ports.recall(log.tenant_id, log.container_id, log.session_id, now.user_message_id)
             # As it was when the model asked: results beside those that are missing were not in its prompt.
-            pending = {pending.call.id for pending in now.pending}
+            pending = {call.id for call in now.pending}
             self._tainted = _is_tainted(history, now.turn_id, pending)
             accepted.skill_rules = await skill_rules(self._skills, history.messages, now.turn_id, pending)
         if accepted.asked_for:

@@ -41,13 +41,6 @@ STOPPED = "The turn was stopped while this tool ran. Whether it took effect is u
 SUPERSEDED = "The user sent another message without answering, so the call was not made."
 
 
-class PendingCall(msgspec.Struct, frozen=True):
-    """A tool call the model finished asking for. `problem` is set when its input was not a JSON object."""
-
-    call: ToolCall
-    problem: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """The result of a call: a JSON value, parts with pictures and files, or an error."""

@@ -29,7 +29,7 @@ from agentvm.runtime import calls
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_files import CallFiles
 from agentvm.runtime.call_run import Ended
-from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
+from agentvm.runtime.calls import Action, Held, Run, ToolOutcome
 from agentvm.tools.base import ConsentRequired, InputRequired
 
 PREVIEW_CHARACTERS = 2_000
@@ -40,7 +40,7 @@ ENDED = "The program ended without waiting for this call."
 class CallSteps(Protocol):
     """The steps of an ordinary call of the turn."""
 
-    async def decide(self, pending: PendingCall, *, tainted: bool) -> Action: ...
+    async def decide(self, call: ToolCall, *, tainted: bool) -> Action: ...
     async def announce(self, actions: Sequence[tuple[ToolCall, Action]]) -> None: ...
     async def make(self, run: Run, *, tainted: bool) -> Ended:
         """Makes a call of a program; its result is whole, however long."""
@@ -168,7 +168,7 @@ class Program:
         steps, accepted = self._steps, self._accepted
         if child.id in accepted.started and child.id not in accepted.waits and not steps.may_repeat(child.name):
             return ToolOutcome(calls.LOST, True), None
-        action = await steps.decide(PendingCall(child, None), tainted=self.tainted)
+        action = await steps.decide(child, tainted=self.tainted)
         match action:
             case ToolOutcome():
                 return action, None

@@ -27,7 +27,7 @@ from agentvm.model.wait import ROUNDS_MAX, StartedWait, ToolWait, WaitKind
 from agentvm.runtime import calls, open_question, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.call_run import CallRun, Ended
-from agentvm.runtime.calls import Action, Held, PendingCall, Run, ToolOutcome
+from agentvm.runtime.calls import Action, Held, Run, ToolOutcome
 from agentvm.runtime.handoff import agent_name
 from agentvm.runtime.policy import CallFacts, Verdict, decide
 from agentvm.runtime.ports import Ports
@@ -68,7 +68,7 @@ class CallRunner:
         accepted = self._accepted
         while accepted.state.pending:
             accepted.answered = False
-            actions = [(pending.call, await self._next(pending)) for pending in accepted.state.pending]
+            actions = [(call, await self._next(call)) for call in accepted.state.pending]
             await self.announce(actions)
             await self._publish_at_root(_waits_of(actions))
             due = [(call, action) for call, action in actions if not isinstance(action, Held)]
@@ -104,21 +104,19 @@ class CallRunner:
 
     async def lose(self) -> None:
         """Creates results for the calls that may have been running when the process ended; the others remain."""
-        for pending in self._accepted.state.pending:
-            call = pending.call
+        for call in self._accepted.state.pending:
             may_repeat = self._tools.may_repeat(call.name) or call.id in self._accepted.waits
             if not may_repeat and call.id in self._accepted.started:
                 self._finish(call, ToolOutcome(calls.LOST, True))
         await self.flush()
 
-    async def _next(self, pending: PendingCall) -> Action:
+    async def _next(self, call: ToolCall) -> Action:
         """Returns the next step of a call of the model; a program waits as long as a call of it does."""
-        wait = self._accepted.open_wait(pending.call.id)
-        return await self.decide(pending) if wait is None else Held(wait)
+        wait = self._accepted.open_wait(call.id)
+        return await self.decide(call) if wait is None else Held(wait)
 
-    async def decide(self, pending: PendingCall, *, tainted: bool = False) -> Action:
+    async def decide(self, call: ToolCall, *, tainted: bool = False) -> Action:
         """Returns the next step of a call, of the model or of a program."""
-        call = pending.call
         wait = self._accepted.waits.get(call.id)
         if wait is not None:
             self._policy.setdefault(call.id, wait.why)
@@ -129,8 +127,8 @@ class CallRunner:
             if isinstance(action, ToolOutcome) and not action.is_error:
                 return await self._call_run.keep(call, action.result)
             return await self._still_allowed(action, tainted=tainted) if isinstance(action, Run) else action
-        if pending.problem is not None:
-            return ToolOutcome(pending.problem, True)
+        if call.problem is not None:
+            return ToolOutcome(call.problem, True)
         facts = self._facts(call, tainted=tainted)
         if facts is None:
             # It fails by itself, with a text that helps the model.
@@ -345,8 +343,8 @@ class CallRunner:
     def _finish(self, call: ToolCall, outcome: ToolOutcome) -> None:
         accepted = self._accepted
         tainted = outcome.tainted or (self.is_open(call) and not outcome.is_denied)
-        waiting = next(pending for pending in accepted.state.pending if pending.call.id == call.id)
-        rest = tuple(pending for pending in accepted.state.pending if pending.call.id != call.id)
+        waiting = next(pending for pending in accepted.state.pending if pending.id == call.id)
+        rest = tuple(pending for pending in accepted.state.pending if pending.id != call.id)
         now = msgspec.structs.replace(accepted.state, pending=rest)
         state, finished = turn.tool_finished(now, call, outcome, self._ports.clock(), tainted=tainted)
         events = (denied_event(accepted, call, outcome), *finished) if outcome.is_denied else finished

@@ -12,10 +12,9 @@ from agentvm.events import error, message, state, stream
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId
-from agentvm.model.message import AssistantMessage, AssistantPart, ErrorMessage, TextPart, ThinkingPart, repair_text
+from agentvm.model.message import AssistantMessage, AssistantPart, ErrorMessage, TextPart, ThinkingPart, ToolCall, repair_text
 from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
-from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.citations import cited
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
 from agentvm.runtime.turn_calls import finish_at_provider, grow_call, start_call, stop_call
@@ -69,7 +68,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
             return _stop_message(now, reason, at)
 
 
-def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: Usage, at: int) -> Step:
+def close_cut(now: TurnState, text: str, calls: tuple[ToolCall, ...], used: Usage, at: int) -> Step:
     """A message that a restart cut off after it had asked for tools: these calls are whole, so the turn continues with them."""
     message_id = now.told_id or MessageId("")
     parts = (TextPart(text=text),) if text.strip() else ()

@@ -22,7 +22,7 @@ from agentvm.model.message import (
     ToolResultMessage,
 )
 from agentvm.model.session_file import FileDelta
-from agentvm.runtime.calls import PendingCall, ToolOutcome
+from agentvm.runtime.calls import ToolOutcome
 from agentvm.runtime.tool_input import INPUT_MAX_CHARACTERS, TOO_LONG, parse_input
 from agentvm.runtime.turn_state import Events, OpenCall, Step, TurnState, join, replace, take_id
 
@@ -112,13 +112,13 @@ def stop_call(now: TurnState, at: int) -> Step:
         return now, ()
     too_long = opened.characters > INPUT_MAX_CHARACTERS
     arguments, problem = ({}, TOO_LONG) if too_long else parse_input(join(opened.json))
-    call = ToolCall(id=opened.call_id, name=opened.name, input=arguments, by_provider=opened.by_provider)
+    call = ToolCall(id=opened.call_id, name=opened.name, input=arguments, problem=problem, by_provider=opened.by_provider)
     parent = now.message_id
     now, message_id = take_id(now)
     if opened.by_provider:
         now = replace(now, open_call=None, at_provider=(*now.at_provider, call))
     else:
-        now = replace(now, open_call=None, pending=(*now.pending, PendingCall(call, problem)))
+        now = replace(now, open_call=None, pending=(*now.pending, call))
     record = ToolCallMessage(
         id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", tool_call=call, parent_id=parent
     )

@@ -7,7 +7,6 @@ from agentvm.events.turn import TurnStop
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import ProviderContent, ThinkingPart, ToolCall
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime.calls import PendingCall
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
@@ -74,7 +73,7 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     thinking: tuple[ThinkingPart, ...] = ()
     open_thinking: Chunks = None
     open_call: OpenCall | None = None
-    pending: tuple[PendingCall, ...] = ()
+    pending: tuple[ToolCall, ...] = ()
     """Calls to run once the message has stopped."""
     responding: bool = False
     call_usage: Usage = NO_USAGE

@@ -121,8 +121,7 @@ def close_calls(accepted: Accepted, at: int) -> turn.Step:
     Calls of a message that has not ended were never begun, and do not count.
     """
     now, events = accepted.state, list[EventData]()
-    for pending in now.pending if now.message_id is None else ():
-        call = pending.call
+    for call in now.pending if now.message_id is None else ():
         if (held := accepted.open_wait(call.id)) is not None:
             events += answer_events(held, WaitAnswer(decision="superseded"), None, at)
             outcome = ToolOutcome(calls.SUPERSEDED, True, is_denied=True)

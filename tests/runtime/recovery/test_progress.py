@@ -1,5 +1,6 @@
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta, ToolUseStop
+from agentvm.events.tool import ToolStarted
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import (
@@ -15,7 +16,16 @@ from agentvm.model.message import (
 )
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery.progress import Done, Partial, drop_ended, find_cut, find_partial, find_tool_use, review
+from agentvm.runtime.recovery.progress import (
+    Done,
+    Partial,
+    drop_ended,
+    find_cut,
+    find_partial,
+    find_started,
+    find_tool_use,
+    review,
+)
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 SPENT = Usage(input_tokens=3, output_tokens=5)
@@ -57,7 +67,7 @@ def test_a_turn_that_had_not_begun_to_answer_has_done_nothing() -> None:
 
 def test_calls_with_a_result_are_done_and_those_without_are_left() -> None:
     done = review([user(), call("c1", "a"), call("c2", "a"), step("a"), result("c1")], ONE)
-    assert [(pending.call.id, pending.problem) for pending in done.unanswered] == [("c2", None)]
+    assert [pending.id for pending in done.unanswered] == ["c2"]
     assert done.usage == SPENT
     assert done.call_ids == {"c1", "c2"}
 
@@ -66,6 +76,16 @@ def test_calls_of_a_step_that_was_not_finished_never_ran_but_their_ids_are_taken
     done = review([user(), call("c1", "a"), step("a"), result("c1"), call("c2", "b")], ONE)
     assert done.unanswered == ()
     assert done.call_ids == {"c1", "c2"}
+
+
+def test_a_call_without_input_has_begun_only_if_that_was_told() -> None:
+    (left,) = review([user(), call("c1", "a"), step("a")], ONE).unanswered
+    asked, started = (
+        ToolUseStop(tool_call_id="c1", tool_name="t", input={}),
+        ToolStarted(turn_id=ONE, tool_id="c1", tool_name="t"),
+    )
+    assert find_started(told(asked), ONE, [left]) == set()
+    assert find_started(told(asked, started), ONE, [left]) == {"c1"}
 
 
 def test_other_turns_do_not_count() -> None:

@@ -18,14 +18,13 @@ from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCall, ToolCallMessage, ToolResultMessage
 from agentvm.model.placed_call import PlacedCall
 from agentvm.model.usage import NO_USAGE, Usage, at_least
-from agentvm.runtime.calls import PendingCall
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """The progress of a turn before a restart."""
 
-    unanswered: tuple[PendingCall, ...] = ()
+    unanswered: tuple[ToolCall, ...] = ()
     """The calls of its finished steps that have no result."""
     produced: int = 0
     """The highest number among the ids of its messages."""
@@ -124,7 +123,7 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
     finished = {message.id: message for message in own if isinstance(message, AssistantMessage)}
     answered = {message.tool_call_id for message in own if isinstance(message, ToolResultMessage)}
     unanswered = tuple(
-        PendingCall(message.tool_call, None)
+        message.tool_call
         for message in own
         if isinstance(message, ToolCallMessage)
         and message.parent_id in finished
@@ -155,14 +154,10 @@ def find_tool_use(placed: Sequence[PlacedCall]) -> tuple[int, frozenset[str]]:
     return max((call.tool_ms for call in placed), default=0), frozenset(call.call_id for call in placed if call.is_nested)
 
 
-def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[PendingCall]) -> set[str]:
-    """Returns those of the calls that have begun to run, or of which it is not known.
-
-    One without input may be one whose input could not be read. Those that programs among them have made are told as well.
-    """
+def find_started(events: Sequence[Event], turn_id: TurnId, pending: Sequence[ToolCall]) -> set[str]:
+    """Returns those of the calls that have begun to run, or of which it is not known, with those that programs have made."""
     own = [event.data for event in events if event.scope.turn_id == turn_id]
     started = {data.tool_id for data in own if isinstance(data, ToolStarted)}
     asked_for = {data.tool_call_id for data in own if isinstance(data, ToolUseStop)}
-    calls = [call.call for call in pending]
-    of_programs = {tool_id for tool_id in started if any(tool_id.startswith(f"{call.id}.") for call in calls)}
-    return of_programs | {call.id for call in calls if call.id in started or call.id not in asked_for or not call.input}
+    of_programs = {tool_id for tool_id in started if any(tool_id.startswith(f"{call.id}.") for call in pending)}
+    return of_programs | {call.id for call in pending if call.id in started or call.id not in asked_for}

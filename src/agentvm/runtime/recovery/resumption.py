@@ -19,11 +19,10 @@ from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId, TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import Message, ToolCallMessage
+from agentvm.model.message import Message, ToolCall, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import turn
 from agentvm.runtime.accepted import Accepted
-from agentvm.runtime.calls import PendingCall
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
 from agentvm.runtime.recovery import progress, suspects
@@ -175,10 +174,10 @@ def _with_partial(state: TurnState, partial: progress.Partial | None) -> TurnSta
     return state if partial is None else msgspec.structs.replace(state, told=partial.text, told_id=partial.message_id)
 
 
-def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[PendingCall, ...]:
+def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[ToolCall, ...]:
     """The tool calls of a message that was cut off: those that are stored are whole, and none of them was run."""
     calls = (message for message in own if isinstance(message, ToolCallMessage) and message.parent_id == message_id)
-    return tuple(PendingCall(message.tool_call, None) for message in calls if not message.tool_call.by_provider)
+    return tuple(message.tool_call for message in calls if not message.tool_call.by_provider)
 
 
 async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> tuple[Message, ...]:
