@@ -15,6 +15,9 @@ from agentvm.errors.cluster import FENCED, NodeFenced, SessionMoved
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.operations.context import HttpDetails, context_of
 from agentvm.operations.file import FRAME_MAX_BYTES, FileDelete, FileList, FilePut, FileWrite, put
+from agentvm.operations.table import CODEC
+from agentvm.protocol.connection import PeerConnection
+from agentvm.server.rpc_socket import presume_rpc, serve_events
 from agentvm.storage.base import Committed
 from agentvm.vm import AgentVM
 
@@ -74,6 +77,29 @@ async def test_one_who_comes_while_a_message_of_the_turn_cannot_be_found_hears_i
     await a.until("turn_response")
     await b.until("turn_response")
     assert b.cursors() == a.cursors()
+
+
+async def test_one_whose_first_frame_is_late_hears_only_what_follows_its_cursor(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    await a.send(image_id, "hold it")
+    await a.until("text_delta")
+    cursor = a.cursors()[-1]
+    connection = PeerConnection("conn_late", CODEC)
+    # It follows the whole container until that frame, and is to be sent the turn from its beginning.
+    presume_rpc(b.peer, connection)
+    b.peer.join(ContainerId("home"), follow=True)
+    Talker(nodes[1]).listen(session_id)
+    with anyio.fail_after(60):
+        await until(lambda: bool(b.peer.channel.lagging))
+    serve_events(b.peer, connection)
+    b.listen(session_id, after=cursor)
+    gate.opened.set()
+    await a.until("turn_response")
+    await b.until("turn_response")
+    assert b.cursors() == a.cursors()[a.cursors().index(cursor) + 1 :]
 
 
 async def test_nodes_take_turns_in_one_session_and_each_goes_on_where_the_other_ended(

@@ -208,6 +208,17 @@ def test_who_is_detached_leaves_no_trace() -> None:
     assert vars(broadcaster) == fresh
 
 
+def test_who_is_attached_again_continues_with_none_of_its_subscriptions() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, C1, S1, after=0)
+    broadcaster.detach(channel)
+    broadcaster.attach(channel)
+    assert not channel.lagging
+    broadcaster.subscribe(channel, C1, S1, after=5)
+    assert [subscription.cursor for subscription in channel.lagging] == [5]
+
+
 def test_who_is_not_attached_cannot_listen() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)

@@ -154,6 +154,26 @@ async def test_a_cursor_that_changed_meanwhile_counts() -> None:
         assert (await take(OutboxReader(channel, broken, lambda: 1)))[0]["cursor"] == "1"  # type: ignore[arg-type]
 
 
+async def test_a_subscription_that_ended_meanwhile_is_fed_no_more() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+        where = (world.image.container_id, world.image.session_id)
+        page = (await world.runtime.replay.read(DEFAULT_TENANT, *where, 0)).events
+        channel, _ = connect(world, after=0)
+        broadcaster = world.runtime.broadcaster
+
+        class Leaving(Broken):
+            async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
+                if after == 0:
+                    broadcaster.unsubscribe(channel, session_id)
+                    broadcaster.subscribe(channel, container_id, session_id, after=3)
+                return Missed(page[after:], page[-1].seq)
+
+        told = await take_all(OutboxReader(channel, Leaving(), lambda: 1), channel)  # type: ignore[arg-type]
+        assert [event["cursor"] for event in told][:2] == ["4", "5"]
+
+
 class Talkative(Broken):
     """Whoever is fed from it is also answered at each page."""
 

@@ -80,6 +80,8 @@ class Device:
         self._socket: Socket | None = None
         self.subscribed: set[str] = set()
         """The sessions that were asked for on this connection."""
+        self._resumed: set[str] = set()
+        """Those that were asked for at its beginning, from the last event that was heard."""
         self._asked: dict[str, tuple[str, Any]] = {}
         """What each request that was not answered was about."""
 
@@ -110,6 +112,7 @@ class Device:
         known = (session_id for sessions in self.user.images.values() for session_id in sessions)
         for session_id in dict.fromkeys((*known, *self.cursors)):
             self._subscribe(session_id)
+        self._resumed = set(self.subscribed) if self.follows else set()
         for sent in self.user.sent:
             if sent.key is not None and not sent.acked and sent.image_id in self.user.images and self._dice.happens(0.5):
                 self.send(sent)
@@ -175,6 +178,8 @@ class Device:
         last = self.cursors.get(session_id)
         if last is not None and cursor > last + 1 and session_id not in self._world.thinned:
             self._world.object(f"{self.name} heard {cursor} of {session_id} right after {last}")
+        if last is not None and cursor <= last and session_id in self._resumed:
+            self._world.object(f"{self.name} heard {cursor} of {session_id} again after {last}")
         self.cursors[session_id] = max(cursor, last or 0)
 
     def _hear_reply(self, reply: Reply) -> None:

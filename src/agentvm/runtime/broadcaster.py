@@ -78,6 +78,8 @@ class Broadcaster:
     def detach(self, channel: Channel) -> None:
         sessions, containers = self._channels.pop(channel, ((), ()))
         tenant = channel.principal.tenant_id
+        # One that is attached again, as another kind of client, continues with none of its subscriptions.
+        channel.lagging.clear()
         for session_id in sessions:
             _forget(self._sessions, (tenant, session_id), channel)
         for container_id in containers:

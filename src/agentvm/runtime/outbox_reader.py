@@ -81,8 +81,8 @@ class OutboxReader:
             logger.error("replay_failed", session_id=subscription.session_id, code=error.code, error=str(error))
             self._channel.close(FAILED)
             return False
-        if subscription.cursor != after:
-            # It asked for another part of the past meanwhile.
+        if subscription.cursor != after or subscription not in self._channel.lagging:
+            # It asked for another part of the past meanwhile, or ended.
             return True
         return self._feed(subscription, missed)
 
