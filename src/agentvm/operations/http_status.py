@@ -4,15 +4,19 @@ from agentvm.errors import (
     AccessDenied,
     AgentVMError,
     Conflict,
+    ConstraintFailed,
     InvalidInput,
     NotAvailable,
     NotFound,
     PreconditionFailed,
     QuotaExceeded,
+    RecordUnreadable,
     Refused,
+    StoreFailed,
     Unauthenticated,
     Unprocessable,
     WalletEmpty,
+    WritesRefused,
 )
 from agentvm.errors.attachment import AttachmentTooLarge
 from agentvm.errors.bounds import InputTooLarge
@@ -35,6 +39,10 @@ STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
     (TierUnavailable, 422),
     (WorkspaceFull, 413),
     (NotAvailable, 501),
+    (WritesRefused, 500),
+    (ConstraintFailed, 500),
+    (RecordUnreadable, 500),
+    (StoreFailed, 503),
 )
 
 

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from agentvm.errors import AgentVMError, InvalidInput, Unauthenticated, shorten
+from agentvm.errors import AgentVMError, InvalidInput, StoreFailed, Unauthenticated, shorten
 from agentvm.gateways.routes import GatewayProblem, ShapedProblem
 from agentvm.log import get_logger
 from agentvm.model.base import Record
@@ -51,7 +51,7 @@ def explain(scope: Scope, error: Exception, shape: Shape | None = None) -> HttpR
     details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
         status, code, message, details = status_of(error), error.code, str(error), error.details
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StoreFailed):
             # The client can do nothing about it, so the operator must learn of it.
             logger.error("request_failed", path=path, request_id=request_id, code=code, error=message)
     elif isinstance(error, HttpError):
