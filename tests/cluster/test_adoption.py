@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import psycopg
 import pytest
+from anyio.abc import TaskStatus
 from tests.cluster.program import text_of
 from tests.faults.invariants import Frame
 from tests.faults.process import Server, open_server, read_log, until
@@ -53,12 +54,20 @@ def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-async def measure_silence(server: Server, sent: list[dict[str, Any]], silences: list[float]) -> None:
-    """Notes the longest pause between two events of each of the sessions, until its turn ends."""
+async def measure_silence(
+    server: Server,
+    sent: list[dict[str, Any]],
+    silences: list[float],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Notes the longest pause between two events of each of the sessions, until its turn ends. Starts when all are heard."""
 
-    async def listen(session_id: str) -> None:
+    async def listen(session_id: str, *, task_status: TaskStatus[None]) -> None:
         async with connect(server.url) as socket:
             await socket.send(json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "0"}))
+            await socket.recv()
+            task_status.started()
             last, longest = anyio.current_time(), 0.0
             async for text in socket:
                 now = anyio.current_time()
@@ -69,7 +78,8 @@ async def measure_silence(server: Server, sent: list[dict[str, Any]], silences: 
 
     async with anyio.create_task_group() as tasks:
         for each in sent:
-            tasks.start_soon(listen, each["sessionId"])
+            await tasks.start(listen, each["sessionId"])
+        task_status.started()
 
 
 async def all_ended(url: str) -> None:
@@ -119,7 +129,7 @@ async def test_turns_of_a_killed_node_go_on_on_the_other_and_end_once(tmp_path: 
         silences: list[float] = []
         with anyio.fail_after(90):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(measure_silence, b, sent, silences)
+                await tasks.start(measure_silence, b, sent, silences)
                 await a.end(signal.SIGKILL)
         assert max(silences) < SILENCE_SECONDS
         await all_ended(database_url)
@@ -138,7 +148,7 @@ async def test_a_node_that_is_stopped_lets_its_turns_go_and_the_other_goes_on_wi
         silences: list[float] = []
         with anyio.fail_after(90):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(measure_silence, b, sent, silences)
+                await tasks.start(measure_silence, b, sent, silences)
                 assert await a.end(signal.SIGTERM) == 0
         assert max(silences) < SILENCE_SECONDS
         await all_ended(database_url)
