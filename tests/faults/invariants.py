@@ -42,7 +42,7 @@ def check_texts(events: Sequence[Frame], *, disk_failed: bool = False) -> None:
                 text = "".join(part["text"] for part in event["data"]["content"] if part["type"] == "text")
                 deltas = said.get(event["data"]["id"], "")
                 assert deltas == text or (disk_failed and text.startswith(deltas)), event
-                assert appended == text or disk_failed, event
+                assert appended == text or disk_failed, (appended, event)
                 appended = ""
             case "turn_response":
                 # What a turn that failed has said of a message is not a part of the next one.
