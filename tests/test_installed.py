@@ -90,6 +90,7 @@ async def test_the_wheel_serves_the_console_and_the_embedded_model(python: Path,
             page = await http.get("/")
             (script,) = set(re.findall(r'<script type="module"[^>]* src="([^"]+)"', page.text))
             assert (await http.get(script)).status_code == 200
+            assert (await http.get("/ready")).status_code == 200
         if WEIGHTS not in await run("model", "list"):
             server.terminate()
             pytest.skip("the weights of the embedded model are not there: avm model pull")

@@ -111,6 +111,33 @@ async def test_the_sessions_of_a_commit_are_taken_and_let_go_by_one_statement_ea
     assert await nodes.runner(ACME, sessions[3]) == other.node_id
 
 
+async def test_a_commit_that_is_tried_again_sends_the_same_statements(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (store, nodes), _ = pair
+    sent: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def lose(raw: Any, query: Any, *arguments: Any) -> Any:
+        if threading.current_thread().name.startswith("postgres-writer"):
+            sent.append(f"{query} {arguments}")
+            if query == "COMMIT" and sum(each.startswith("COMMIT") for each in sent) == 1:
+                raw.close()
+        return execute(raw, query, *arguments)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", lose)
+    with anyio.fail_after(60):
+        await begin(store)
+    begun = [place for place, text in enumerate(sent) if text.startswith("BEGIN")]
+    ended = [place for place, text in enumerate(sent) if text.startswith("COMMIT")]
+    # Each attempt begins with a mark of its own, by which the database is asked for it; the rest is the same.
+    first, again = (sent[start + 1 : end] for start, end in zip(begun, ended, strict=True))
+    assert again == first
+    assert "first events" in str(again)
+    assert [body for _, body in await store.read_journal()] == [b"first events"]
+    assert await nodes.runner(ACME, SESSION) == store.node_id
+
+
 def closing(log: LogChunk, *, answers: WaitId | None = None, ends: TurnOutcome | None = None) -> SessionWrite:
     """A write to the session of the turn that waits."""
     waits = () if answers is None else (AnsweredWait(wait_id=answers, turn_id=TurnId("t1"), answer=DENIED, at=8),)
