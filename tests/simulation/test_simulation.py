@@ -113,9 +113,9 @@ def test_f20_many_things_really_happen_and_every_promise_holds() -> None:
     assert not what
 
 
-@pytest.mark.parametrize("seed", [46, 1_100_842])
-def test_a_deletion_that_a_crash_cut_short_leaves_nothing(seed: int) -> None:
-    assert run_history(seed).counts["deletions cut short"] > 0
+def test_a_deletion_that_a_crash_cut_short_leaves_nothing() -> None:
+    # The first, until something changes what the numbers stand for: about one in sixty has such a deletion.
+    assert any(run_history(seed).counts["deletions cut short"] > 0 for seed in range(46, 346))
 
 
 def test_a_program_that_a_slow_disk_keeps_from_ending_tells_nothing_after_its_turn() -> None:
