@@ -1,5 +1,7 @@
 """A node that is stopped hands its turns over, and others go on with them at once."""
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 from tests.cluster.conftest import LEASE_SECONDS, Gate
@@ -8,6 +10,8 @@ from tests.server.http.fixtures import request
 
 from agentvm.cluster.membership import BEAT_FACTOR
 from agentvm.errors import NotFound
+from agentvm.model.ids import TenantId
+from agentvm.model.turn import Turn
 from agentvm.operations.cluster import DrainedNode, DrainNode
 from agentvm.operations.context import context_of
 from agentvm.operations.gate import execute
@@ -33,6 +37,35 @@ async def test_turns_of_a_node_that_is_drained_go_on_before_the_next_beat(nodes:
         "turn_resumed",
         "turn_response",
     ]
+
+
+async def test_a_message_that_comes_while_a_turn_is_taken_over_is_answered_after_it(
+    nodes: tuple[AgentVM, AgentVM], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(Talker, nodes)
+    image_id, session_id = await a.create()
+    b.listen(session_id)
+    await a.send(image_id, "hold it")
+    await b.until("text_delta")
+    read_homes, texts = nodes[1].store.read_homes, ["last"]
+
+    async def read_slowly(turns: Sequence[tuple[TenantId, Turn]]) -> object:
+        homes = await read_homes(turns)
+        if nodes[1].runtime.journal.claimed():
+            # The session is this node's, so the message is accepted.
+            texts.append("next")
+            await b.send(image_id, "next")
+        return homes
+
+    monkeypatch.setattr(nodes[1].store, "read_homes", read_slowly)
+    await nodes[0].runtime.drain(0)
+    gate.opened.set()
+    await b.send(image_id, "last")
+    await b.until("turn_response", 1 + len(texts))
+    begun, ended = (
+        [event["data"]["turnId"] for event in b.heard if event["type"] == kind] for kind in ("turn_request", "turn_response")
+    )
+    assert ended == begun
 
 
 async def drain(asked: AgentVM, request: DrainNode) -> DrainedNode:

@@ -1,6 +1,6 @@
 """Restart — finds the turns that the process before has left, and lets them continue."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,6 +33,8 @@ HOMES_READ_MAX = 200
 """Turns whose images and sessions are looked for in one read."""
 
 StartAgent = Callable[[TenantId, Image, SessionId], tuple[Agent, bool]]
+Home = tuple[TenantId, Turn, Image | None, bool]
+"""A turn with its image, and whether its session can be found."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,16 +90,15 @@ class Recovery:
         for tenant_id, turn in unfinished:
             open_turns.setdefault((tenant_id, turn.session_id), []).append(turn.turn_id)
         heads = await store.read_heads([(log.tenant_id, log.container_id, log.session_id) for log in orphans])
-        logs = {
-            log.key: await journal.take_over(
-                SessionLog(log.tenant_id, log.container_id, log.session_id, heads[log.key]),
-                heads[log.key],
-                open_turns.get(log.key, ()),
-            )
-            for log in orphans
-            if log.key in heads
-        }
-        turns = await self._resume(unfinished, left)
+        homes = await self._read_all_homes(unfinished)
+        logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
+        turns: list[Resumed] = []
+        for orphan in orphans:
+            if orphan.key in heads:
+                log = SessionLog(orphan.tenant_id, orphan.container_id, orphan.session_id, heads[orphan.key])
+                logs[orphan.key] = await journal.take_over(log, log.head, open_turns.get(orphan.key, ()))
+            # At once: from here on this node accepts messages, which are answered after these turns.
+            turns += self._queue([home for home in homes if (home[0], home[1].session_id) == orphan.key], left)
         busy = {(resumed.agent.tenant_id, resumed.agent.session_id) for resumed in turns}
         for key in await nodes.release([key for key in logs if key not in busy]):
             journal.release(logs[key])
@@ -109,18 +110,29 @@ class Recovery:
             await settle_unfinished(self._ports.store, self._ports.meter, self._ports.clock, calls)
 
     async def _resume(self, unfinished: Sequence[tuple[TenantId, Turn]], left: PreviousRun) -> list[Resumed]:
-        """Puts turns into the inboxes of their agents."""
         turns: list[Resumed] = []
         for start in range(0, len(unfinished), HOMES_READ_MAX):
+            turns += self._queue(await self._read_all_homes(unfinished[start : start + HOMES_READ_MAX]), left)
+        return turns
+
+    async def _read_all_homes(self, unfinished: Sequence[tuple[TenantId, Turn]]) -> list[Home]:
+        homes: list[Home] = []
+        for start in range(0, len(unfinished), HOMES_READ_MAX):
             some = unfinished[start : start + HOMES_READ_MAX]
-            for (tenant_id, turn), (image, is_there) in zip(some, await self._read_homes(some), strict=True):
-                if image is None:
-                    continue
-                agent, _ = self._start_agent(tenant_id, image, turn.session_id)
-                # A session that is gone was deleted just before the crash: nobody would see what the turn says.
-                stopped = not is_there or turn.turn_id in left.stopped
-                accepted = agent.resume(turn, stopped=stopped, suspended=turn.turn_id in left.suspended)
-                turns.append(Resumed(agent, accepted, turn))
+            homes += ((*left, *home) for left, home in zip(some, await self._read_homes(some), strict=True))
+        return homes
+
+    def _queue(self, homes: Iterable[Home], left: PreviousRun) -> list[Resumed]:
+        """Puts turns into the inboxes of their agents. Does not wait."""
+        turns: list[Resumed] = []
+        for tenant_id, turn, image, is_there in homes:
+            if image is None:
+                continue
+            agent, _ = self._start_agent(tenant_id, image, turn.session_id)
+            # A session that is gone was deleted just before the crash: nobody would see what the turn says.
+            stopped = not is_there or turn.turn_id in left.stopped
+            accepted = agent.resume(turn, stopped=stopped, suspended=turn.turn_id in left.suspended)
+            turns.append(Resumed(agent, accepted, turn))
         return turns
 
     async def run(self) -> None:
