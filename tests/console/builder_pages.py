@@ -170,7 +170,12 @@ async def files(page: Page, filled: Filled) -> None:
 
 async def knowledge(page: Page, filled: Filled) -> None:
     await base_id(page, filled)
+    # There already for the second look; two revisions, so that there is one to forget.
+    await send(page, filled, "POST", "/collections", {"name": "papers"})
+    for name in ("tea.txt", "退货.txt"):
+        await send(page, filled, "PUT", f"/collections/papers/documents/{quote(name)}", b"content")
     await page.goto(f"{filled.server.url}/knowledge")
+    await expect(page.get_by_text("papers")).to_be_visible()
     await expect(page.get_by_role("link", name="handbook")).to_be_visible()
     await expect(page.locator("form")).to_be_visible()
 

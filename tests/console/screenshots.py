@@ -7,6 +7,7 @@ With `--sheets` the pictures also stand side by side on sheets, DIRECTORY/sheets
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -21,7 +22,7 @@ from tests.console.operator_pages import OPERATOR_PAGES
 from tests.console.pages import PAGES, Filled, Visit, filled_server, offline
 from tests.console.people import ROUTES, PeopleServer, people_server
 from tests.console.people import visit as visit_people
-from tests.console.test_access import looks
+from tests.console.test_access import LOOKS, Theme, looks
 from tests.provision.chromium import FLAGS, chromium
 
 WIDTHS = (ViewportSize(width=360, height=640), ViewportSize(width=820, height=1100), ViewportSize(width=1440, height=900))
@@ -31,19 +32,28 @@ COLUMNS = {360: (4, 360), 820: (4, 390), 1440: (2, 780)}
 ROWS = 2
 
 Show = Callable[[Page], Awaitable[None]]
+Look = tuple[str, Theme]
 
 
-async def take(context: BrowserContext, name: str, show: Show, directory: Path, width: int) -> None:
-    """Writes the four pictures of one page; as it is, if it does not show what it should."""
+async def take(context: BrowserContext, name: str, show: Show, directory: Path, width: int, chosen: re.Pattern[str]) -> None:
+    """Writes the chosen pictures of one page; as it is, if it does not show what it should."""
+    wanted = [look for look in LOOKS if chosen.search(picture(name, look, width))]
+    if not wanted:
+        return
     page = await context.new_page()
     page.set_default_timeout(DEADLINE_MS)
     try:
         await show(page)
     except (AssertionError, PlaywrightError, TimeoutError) as error:
         sys.stdout.write(f"{name}: {type(error).__name__} {str(error)[:200]}\n")
-    async for look in looks(page):
+    async for look in looks(page, wanted):
         await page.screenshot(path=directory / f"{name}-{look}-{width}.png")
     await page.close()
+
+
+def picture(name: str, look: Look, width: int) -> str:
+    language, theme = look
+    return f"{name}-{theme}-{language}-{width}"
 
 
 def shown_by(visit: Visit, filled: Filled) -> Show:
@@ -110,7 +120,7 @@ async def write_sheets(browser: Browser, directory: Path) -> None:
             source.unlink()
 
 
-async def run(directory: Path, chosen: str, with_sheets: bool) -> None:
+async def run(directory: Path, chosen: re.Pattern[str], with_sheets: bool) -> None:
     program = chromium()
     async with async_playwright() as playwright:
         env: dict[str, str | float | bool] = {**os.environ, **program.env}
@@ -129,11 +139,9 @@ async def run(directory: Path, chosen: str, with_sheets: bool) -> None:
                 )
                 async with await new_context() as context, filled_server() as filled, people_server() as people:
                     for name, show in shows(filled, people):
-                        if chosen in f"{name}-{width}":
-                            await take(context, name, show, directory, width)
+                        await take(context, name, show, directory, width, chosen)
                 async with await new_context() as context, filled_server() as filled:
-                    if chosen in f"offline-{width}":
-                        await take(context, "offline", shown_by(offline, filled), directory, width)
+                    await take(context, "offline", shown_by(offline, filled), directory, width, chosen)
             if with_sheets:
                 await write_sheets(browser, directory)
 
@@ -141,7 +149,7 @@ async def run(directory: Path, chosen: str, with_sheets: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--only", default="", help="pictures whose name has this text: people_keys, people_keys-360")
+    parser.add_argument("--only", type=re.compile, default=".", help="pictures whose name matches: people_keys, dark-zh-360")
     parser.add_argument("--sheets", action="store_true", help="write sheets of the pictures, too")
     arguments = parser.parse_args()
     arguments.directory.mkdir(parents=True, exist_ok=True)

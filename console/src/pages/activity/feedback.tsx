@@ -36,7 +36,7 @@ export default function FeedbackPage({ query, go }: PageProps): JSX.Element {
               keyOf={(row) => `${row.turnId} ${row.author}`}
               columns={[
                 { head: text.time, cell: (row) => <time>{when(row.at, language.value, Date.now())}</time> },
-                { head: text.rating, cell: (row) => (row.rating === "up" ? words.value.rateUp : words.value.rateDown) },
+                { head: text.rating, cell: (row) => <span class="whole">{row.rating === "up" ? words.value.rateUp : words.value.rateDown}</span> },
                 { head: text.note, isText: true, cell: (row) => row.note === undefined ? NOTHING : <span dir="auto">{row.note}</span> },
                 { head: text.author, cell: (row) => row.author || NOTHING },
                 { head: words.value.pages.turn, cell: (row) => <a class="whole" href={withQuery(`/activity/turns/${row.turnId}`, { tenant })}>{row.turnId}</a> },
