@@ -295,7 +295,7 @@ async def test_usage_is_the_sum_of_the_ledger_and_its_csv_is_its_table(open_page
             await page.get_by_role("link", name="CSV").click()
         text = await anyio.Path(await (await downloading.value).path()).read_text(encoding="utf-8")
         assert sorted(int(row["price"]) for row in csv.DictReader(io.StringIO(text))) == sorted(prices)
-        await expect(page.locator(".stack-steps")).to_contain_text("UTC")
+        await expect(page.locator(".chart-steps")).to_contain_text("UTC")
         await page.get_by_role("button", name="As a table").click()
         await expect(page.get_by_role("columnheader", name="Day (UTC)")).to_be_visible()
         await expect(page.get_by_text("4 calls are estimated")).to_be_visible()

@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { activityWords } from "../words/activity/index.ts";
 import { clock } from "../words/format.ts";
 import { language } from "../words/index.ts";
+import { Axis } from "./axis.tsx";
 import { linePath, nearest, niceCeiling } from "./scale.ts";
 import { Table } from "./table.tsx";
 
@@ -51,8 +52,8 @@ export function Plot({ title, at, lines, format, isBinary = false }: Props): JSX
       {isTable ? (
         <PlotTable title={title} at={at} lines={lines} format={format} />
       ) : (
-        <div class="plot-field" aria-hidden="true">
-          <span class="plot-top">{format(top)}</span>
+        <div class="chart" aria-hidden="true">
+          <Axis top={most > 0 ? top : 0} format={format} />
           <svg
             viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
             preserveAspectRatio="none"
@@ -68,8 +69,7 @@ export function Plot({ title, at, lines, format, isBinary = false }: Props): JSX
             ))}
             {hovered !== undefined && at[hovered] !== undefined && <path class="plot-now" d={`M${x(at[hovered])} 0V${HEIGHT}`} />}
           </svg>
-          <span class="plot-from">{at.length > 0 ? clock(first, language.value) : ""}</span>
-          <span class="plot-to">{at.length > 0 ? clock(last, language.value) : ""}</span>
+          <p class="chart-steps">{at.length > 0 && [...new Set([first, last])].map((moment) => <span key={moment}>{clock(moment, language.value)}</span>)}</p>
         </div>
       )}
     </figure>

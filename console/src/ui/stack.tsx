@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { peopleWords } from "../words/people/index.ts";
+import { Axis } from "./axis.tsx";
 import { niceCeiling } from "./scale.ts";
 import type { Series } from "./series.ts";
 import { Table } from "./table.tsx";
@@ -50,14 +51,14 @@ export function Stack({ title, steps, series, format }: Props): JSX.Element {
           ]}
         />
       ) : (
-        <div class="stack-field" aria-hidden="true">
+        <div class="chart" aria-hidden="true">
           <p class="stack-now">{hovered === undefined ? "" : `${steps[hovered]} · ${format(sums[hovered]!)}`}</p>
-          <p class="stack-scale">{(sums.some((sum) => sum > 0) ? [top, top / 2, 0] : [0]).map((value) => <span key={value}>{format(value)}</span>)}</p>
+          <Axis top={sums.some((sum) => sum > 0) ? top : 0} format={format} />
           <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" onPointerMove={(event) => setHovered(place(event))} onPointerLeave={() => setHovered(undefined)}>
             <path class="stack-grid" d={`M0 ${HEIGHT}H${WIDTH}M0 ${HEIGHT / 2}H${WIDTH}M0 0H${WIDTH}`} />
             {series.map(({ name }, index) => <path key={name} class={`c${index + 1}`} d={bars(series, index, steps.length, width, top)} />)}
           </svg>
-          <p class="stack-steps">{marks(steps).map((step) => <span key={step}>{step}{step === steps.at(-1) && " UTC"}</span>)}</p>
+          <p class="chart-steps">{marks(steps).map((step) => <span key={step}>{step}{step === steps.at(-1) && " UTC"}</span>)}</p>
         </div>
       )}
     </figure>
