@@ -138,7 +138,7 @@ export const en = {
     nonce: "The identity provider has answered another sign-in. Begin again.",
     denied: "The identity provider has not signed you in.",
     provider: "The identity provider cannot be reached, or its answer is not valid. Try again later.",
-    unknown: "Nobody here belongs to this account. Ask an administrator for an invitation.",
+    unknown: "No user here belongs to this account. Ask an administrator for an invitation.",
     suspended: "Your account is suspended. Ask an administrator.",
     invitation: "This invitation cannot be accepted any more. Ask for another.",
     taken: "This account, or its name, belongs to a user already. Sign in with it.",
@@ -270,7 +270,7 @@ export const en = {
   /** What a rule of the policy has matched. */
   ruleFacts: {
     "any call": "any call",
-    attended: "somebody is there",
+    attended: "a user is present",
     closed: "it stays on this server",
     destructive: "it may delete or overwrite something",
     "not tainted": "no foreign text was read",
@@ -278,7 +278,7 @@ export const en = {
     read: "it reads",
     tainted: "text from outside was read before, which may have suggested it",
     "the tool's author asks for approval": "the author of the tool wants it approved",
-    unattended: "nobody is there",
+    unattended: "no user is present",
     write: "it changes something",
   } as Record<string, string>,
   ruleOf: (facts: readonly string[], layer: string, number: number) => `${facts.join(", ")} (rule ${number} of the ${{ default: "server", image: "agent", caller: "calling agent" }[layer] ?? layer})`,

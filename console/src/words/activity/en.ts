@@ -19,7 +19,7 @@ export const en = {
   nodeVersion: "Version",
   standbys: (count: number, lag: string | undefined): string => `${count} ${count === 1 ? "standby" : "standbys"}${lag === undefined ? "" : `, the slowest ${lag} behind`}.`,
   anyRating: "All",
-  noFeedback: "Nobody has rated an answer yet.",
+  noFeedback: "No answer has been rated yet.",
   note: "Note",
   rating: "Rating",
   author: "Author",

@@ -184,7 +184,7 @@ export const zh: BuilderWords = {
   runMessage: "消息",
   runKeep: "保留对话，以便继续",
   runAnswer: "回答",
-  runWaits: "有工具调用在等人答复；在此之前对话会保留。",
+  runWaits: "有工具调用在等待决定；在此之前对话会保留。",
   sandbox: "沙箱",
   import: "导入",
   importTitle: "导入归档",

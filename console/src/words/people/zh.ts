@@ -153,7 +153,7 @@ export const zh: PeopleWords = {
   newUser: "新建用户",
   noAudit: "还没有任何改动。",
   noEntries: "这些日子（UTC）没有调用过模型。",
-  noInvitations: "还没有邀请。邀请一个人吧。",
+  noInvitations: "还没有邀请。",
   noKeys: "还没有密钥。可为程序创建一个。",
   noLimit: (used: string) => `已用 ${used}，无限额`,
   noLimitHint: "不填则不限。",

@@ -92,7 +92,7 @@ export const en: Record<string, string> = {
   unknown_command: "The server does not know this. It may be an older version; load the page again.",
   unprocessable: "The parts of the request do not fit together.",
   wait_answered: "Another person has already decided.",
-  wait_expired: "Nobody decided in time, so the call was not made. Ask the agent again.",
+  wait_expired: "The call was not decided in time, so it was not made. Ask the agent again.",
   wait_forbidden: "Another person has to decide this.",
   wait_not_found: "No call waits for this decision any more.",
   wallet_empty: "The prepaid balance is used up.",

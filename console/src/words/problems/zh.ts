@@ -90,7 +90,7 @@ export const zh: Record<string, string> = {
   unknown_command: "服务器不认识这个请求，可能版本较旧，请刷新页面。",
   unprocessable: "请求的各部分不一致。",
   wait_answered: "已有其他人作出决定。",
-  wait_expired: "没有人及时决定，调用未执行。请再问一次。",
+  wait_expired: "未在期限内作出决定，调用未执行。请再问一次。",
   wait_forbidden: "这需要由其他人决定。",
   wait_not_found: "已没有等待此决定的调用。",
   wallet_empty: "预付余额已用完。",

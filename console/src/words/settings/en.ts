@@ -18,7 +18,7 @@ export const en = {
   channelAgentHint: "It answers every message. Its name, such as default.",
   channelConnect: "Connect",
   channelDelete: (name: string) => `Delete the channel ${name}`,
-  channelDeleteWhat: "The bot answers nobody from now on, and answers that wait are not delivered. The conversations stay.",
+  channelDeleteWhat: "The bot stops answering, and answers that wait are not delivered. The conversations stay.",
   channelDisable: "Disable",
   channelDo: "Change",
   channelEnable: "Enable",
