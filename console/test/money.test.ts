@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { largest } from "../src/ui/series.ts";
 import { distance, exactMoney, languageOf, money, short } from "../src/words/format.ts";
+import { sourceOf } from "../src/words/people/cost_sources_zh.ts";
 
 test("money has as many digits as tell it from nothing, and the exact amount has all", () => {
   assert.deepEqual([1, 12, 123_456, 3_812_000, 10_000_000, 500_000_000].map(money), ["$0.000000001", "$0.000000012", "$0.0001235", "$0.003812", "$0.01", "$0.50"]);
@@ -24,4 +26,13 @@ test("small series are one", () => {
 test("the letters of a text tell its language, where only one has them", () => {
   const texts = ["Where is the cursor?", "游标在哪里？", "用 kubectl 查看 pods", "The word 游标 means cursor", "カーソルはどこ？", "커서는 어디에?", "Où est le curseur ?", "أين المؤشر؟", "", "42"];
   assert.deepEqual(texts.map(languageOf), ["en", "zh-CN", "zh-CN", "en", "ja", "ko", "", "", "", ""]);
+});
+
+test("every source of the shipped prices and coefficients is said in Chinese, and another is not guessed", () => {
+  const shipped = (name: string) => readFileSync(new URL(`../../src/agentvm/cost/${name}`, import.meta.url), "utf-8");
+  const sources = [...`${shipped("prices.yaml")}${shipped("coefficients.json")}`.matchAll(/^ *"?source"?: "?(.+?)"?$/gmu)].map(([, source]) => source!);
+  assert.ok(sources.length > 40);
+  assert.deepEqual(sources.filter((source) => sourceOf(source) === undefined), []);
+  assert.equal(sourceOf("SQLite in Durable Objects, $0.20 a GB after 5, November 2026"), "Durable Objects 中的 SQLite，超出 5 GB 后每 GB $0.20，2026 年 11 月");
+  assert.equal(sourceOf("our contract, November 2026"), undefined);
 });

@@ -11,7 +11,7 @@ export function sentence(code: string, text: string): string {
 /** A failure in one sentence. The server speaks English, and says more than the sentence of a code. */
 export function said(error: unknown): string {
   if (!(error instanceof ApiError)) return error instanceof Error ? error.message : String(error);
-  return language.value === "en" ? error.message : sentence(error.code, error.message);
+  return language.value === "en" ? error.message : (words.value.fault(error.message) ?? sentence(error.code, error.message));
 }
 
 /** The place where an error can be mended, for those who may. */

@@ -36,7 +36,7 @@ export function Failure({ error, onRetry }: { error: ApiError; onRetry?: () => v
       <p class="problem" dir="auto">{isMissing ? words.value.notThere : text}</p>
       <p class="hint" dir="auto">
         <code>{error.code}</code>
-        {!isMissing && text !== error.message && <> · {error.message}</>}
+        {!isMissing && text !== error.message && words.value.fault(error.message) === undefined && <> · {error.message}</>}
         {error.requestId !== "" && <> · <code>{error.requestId}</code></>}
         {error.requestId !== "" && may("logs:read") && <> · <a href={`/activity/logs?request=${encodeURIComponent(error.requestId)}`}>{words.value.showInLogs}</a></>}
       </p>

@@ -45,6 +45,8 @@ export const en = {
   copyAll: "Copy all of it",
   use: "Use",
   problems,
+  /** A fault of a value, as the server says it in English, in this language; none for English, and where it is not known. */
+  fault: (_message: string): string | undefined => undefined,
   agent: "Agent",
   agentNames: { assistant: "Assistant", "coding-helper": "Coding helper", summariser: "Summariser", translator: "Translator" } as Record<string, string>,
   agents: "Begin with an agent",

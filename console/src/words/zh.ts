@@ -1,3 +1,4 @@
+import { fault } from "./problems/faults_zh.ts";
 import { zh as problems } from "./problems/zh.ts";
 import type { Words } from "./en.ts";
 
@@ -44,6 +45,7 @@ export const zh: Words = {
   copyAll: "复制全部",
   use: "使用",
   problems,
+  fault,
   agent: "智能体",
   agentNames: { assistant: "助手", "coding-helper": "编程助手", summariser: "摘要", translator: "翻译" },
   agents: "选一个智能体开始",

@@ -11,6 +11,7 @@ import { Field, Form } from "../../ui/form.tsx";
 import { Section } from "../../ui/parts.tsx";
 import { toast } from "../../ui/toast.tsx";
 import { builderWords } from "../../words/builder/index.ts";
+import { words } from "../../words/index.ts";
 
 const CHECK_MS = 500;
 
@@ -56,7 +57,7 @@ function useCheck(text: string, plain: boolean, check: (content: unknown) => Pro
 
 function faultOf(error: ApiError, lines: ReadonlyMap<string, number> | undefined): Fault {
   const path = error.details["path"];
-  return { line: lines === undefined || typeof path !== "string" ? undefined : lineOfPath(lines, path), message: error.message };
+  return { line: lines === undefined || typeof path !== "string" ? undefined : lineOfPath(lines, path), message: words.value.fault(error.message) ?? error.message };
 }
 
 interface Props {

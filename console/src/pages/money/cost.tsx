@@ -80,7 +80,7 @@ function Bill({ of }: { of: CostReport }): JSX.Element {
                 { head: text.item, cell: ({ name }) => lineName(name) },
                 { head: text.amount, isFigure: true, cell: ({ amount, unit }) => `${number(amount)} ${text.units[unit] ?? unit}` },
                 { head: text.month, isFigure: true, cell: ({ price }) => <Dollars amount={price} /> },
-                { head: text.source, cell: ({ source }) => <span class="hint" lang="en">{source}</span> },
+                { head: text.source, cell: ({ source }) => <Source of={source} /> },
               ]}
             />
           </Section>
@@ -107,7 +107,7 @@ function Bill({ of }: { of: CostReport }): JSX.Element {
               { head: text.platform, cell: ({ name }) => text.peers[name] ?? name },
               { head: text.month, isFigure: true, cell: ({ price }) => <Dollars amount={price} /> },
               { head: text.ratio, isFigure: true, cell: ({ ratio }) => (ratio === null ? NOTHING : `${Math.round(ratio).toLocaleString(language.value)} ×`) },
-              { head: text.source, cell: ({ source }) => <span class="hint" lang="en">{source}</span> },
+              { head: text.source, cell: ({ source }) => <Source of={source} /> },
             ]}
           />
         </Section>
@@ -132,13 +132,19 @@ function Bill({ of }: { of: CostReport }): JSX.Element {
           columns={[
             { head: text.item, cell: ({ name }) => text.measureNames[name] ?? name },
             { head: text.amount, isFigure: true, cell: ({ value, unit }) => `${number(value)} ${text.units[unit] ?? unit}` },
-            { head: text.source, cell: ({ source }) => <span class="hint" lang="en">{source}</span> },
+            { head: text.source, cell: ({ source }) => <Source of={source} /> },
           ]}
         />
       </Section>
       <p class="hint">{text.measured(of.measuredOn, of.version, of.machine, of.pricesOf)}</p>
     </>
   );
+}
+
+/** Where a number is from, in the language in use where its words are known. */
+function Source({ of }: { of: string }): JSX.Element {
+  const said = peopleWords.value.cost.sourceOf(of);
+  return <span class="hint" lang={said === undefined ? "en" : undefined}>{said ?? of}</span>;
 }
 
 /** What each tenant was charged and has cost, and what its sandboxes would have cost elsewhere. */

@@ -1,3 +1,4 @@
+import { sourceOf } from "./cost_sources_zh.ts";
 import type { PeopleWords } from "./en.ts";
 
 /** The page of the cost of serving. */
@@ -109,6 +110,7 @@ export const cost: PeopleWords["cost"] = {
   shape: "部署方式",
   shapes: { "one-node": "一台服务器加一台备机", cluster: "集群加 PostgreSQL", edge: "边缘" },
   source: "来源",
+  sourceOf,
   tenant: "租户",
   terms: {
     turns: "轮次",

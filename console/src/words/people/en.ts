@@ -75,6 +75,8 @@ export const en = {
     shape: "Shape",
     shapes: { "one-node": "One server and a spare", cluster: "A cluster with PostgreSQL", edge: "At the edge" } as Record<string, string>,
     source: "Source",
+    /** A source as the server says it in English, in this language; none for English, and where it is not known. */
+    sourceOf: (_source: string): string | undefined => undefined,
     tenant: "Tenant",
     terms: {} as Record<string, string>,
     tooMuch: "This shape has no price:",
