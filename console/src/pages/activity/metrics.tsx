@@ -64,7 +64,7 @@ function latest(series: Series, hours: number): Series {
 function Plots({ series }: { series: Series }): JSX.Element {
   const text = activityWords.value;
   const number = (value: number) => value.toLocaleString(language.value, { maximumFractionDigits: 1 });
-  const ms = (value: number) => duration(Math.round(value));
+  const ms = (value: number) => duration(value < 10 ? Math.round(value * 10) / 10 : Math.round(value));
   const line = (name: string, column: keyof Series["columns"]): PlotLine => ({ name, values: series.columns[column] });
   const plots: [string, (value: number) => string, PlotLine[]][] = [
     [text.graph.turns, number, [line(text.outcomes["completed"] ?? "", "turnsCompleted"), line(text.outcomes["failed"] ?? "", "turnsFailed"), line(text.outcomes["interrupted"] ?? "", "turnsInterrupted")]],

@@ -46,10 +46,10 @@ export function Collections({ tenant }: { tenant: string | undefined }): JSX.Ele
                 {
                   head: t.knowledgeRemove,
                   cell: (collection) => (
-                    <>
+                    <span class="row-tools">
                       {collection.oldest < collection.revision && <Button onClick={() => setGoing({ collection, isWhole: false })}>{t.collectionForget}</Button>}
                       <Button onClick={() => setGoing({ collection, isWhole: true })}>{t.knowledgeRemove}</Button>
-                    </>
+                    </span>
                   ),
                 },
               ]}
