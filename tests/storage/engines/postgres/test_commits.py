@@ -63,6 +63,8 @@ COMMITS: list[list[SessionWrite]] = [
         write(4, "deleted", now=15, turns=[turn("t1")]),
         write(1, "here", now=15),
     ],
+    # Accepted one after the other: a node that takes over continues with them in that order.
+    [write(3, now=16, turns=[turn(f"t{number}") for number in range(2, 6)])],
     [],
 ]
 

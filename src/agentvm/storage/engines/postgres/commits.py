@@ -84,7 +84,8 @@ _TURNS = f"""
 put_turns AS (
     INSERT INTO turns (session_key, {TURN.text})
     SELECT t.session_key, {TURN.select("i.")}
-    FROM json_populate_recordset(NULL::turns, $turns::json) AS i JOIN touched AS t ON t.n = i.position
+    FROM json_populate_recordset(NULL::turns, $turns::json) WITH ORDINALITY AS i JOIN touched AS t ON t.n = i.position
+    ORDER BY i.ordinality
     ON CONFLICT (session_key, turn_id) DO UPDATE
     SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
         attempts = greatest(turns.attempts, excluded.attempts),
