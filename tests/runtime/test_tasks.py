@@ -29,6 +29,11 @@ async def test_the_only_error_of_a_task_is_raised_as_it_was() -> None:
         await run_failing(StoreFailed("full"))
 
 
+async def test_of_several_expected_errors_the_first_is_raised() -> None:
+    with anyio.fail_after(60), pytest.raises(StoreFailed, match="first"):
+        await run_failing(StoreFailed("first"), StoreFailed("second"))
+
+
 async def test_several_errors_stay_a_group() -> None:
     with anyio.fail_after(60), pytest.raises(ExceptionGroup) as raised:
         await run_failing(StoreFailed("full"), ValueError("bug"))
