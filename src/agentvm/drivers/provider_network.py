@@ -42,7 +42,7 @@ def _explained(timeout: type[Exception], broken: type[Exception]) -> Iterator[No
 
 
 class ProviderStream(asyncio.Protocol, httpcore2.AsyncNetworkStream):
-    """One connection."""
+    """A connection to a provider. After the head of an answer its body can be taken from it, without the HTTP library."""
 
     _transport: asyncio.Transport
 
@@ -207,7 +207,7 @@ def _wake(waiter: "asyncio.Future[None] | None") -> None:
 
 
 class ProviderNetwork(httpcore2.AsyncNetworkBackend):
-    """Opens connections."""
+    """Opens connections to providers, to the first address of a host that answers."""
 
     async def connect_tcp(
         self,

@@ -46,7 +46,7 @@ class EngineNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class EngineStream(httpcore2.AsyncNetworkStream):
-    """One connection."""
+    """A connection to a container engine."""
 
     def __init__(self, stream: anyio.abc.SocketStream) -> None:
         self._stream = stream
